@@ -1,0 +1,1 @@
+"""One module per `macontrol` command; only the command line imports them."""
