@@ -1,0 +1,262 @@
+"""The multipath channel and its reward (eqs. multipath, reward): at a position, and on the grid.
+
+A live loop asks for the reward where the antenna stands: that is the plain sum over sub-rays. A
+campaign asks for the whole map of a realization. There the Jacobi–Anger expansion
+
+    exp(j z cos θ) = Σ_k (2 − δ_k0) j^k J_k(z) cos kθ,   z = 2πx,
+
+separates position from angle, the sub-rays of a path collapse into one complex number per order,
+and a map is a real matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import jv
+
+from macontrol.config import Config
+from macontrol.sim.drift import Drift, Geometry, Streams
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+BLOCK_SLOTS = 128
+"""Slots that are computed together: large enough to be fast, small enough for the cache."""
+
+NEGLIGIBLE = 1e-17
+"""A Bessel function below this ends the expansion; the orders after it fall even faster."""
+
+
+def grid(config: Config) -> Floats:
+    """The grid positions in wavelengths, both ends of the rail included."""
+    return np.linspace(0.0, config.physical.region_length, config.grid_size)
+
+
+def is_blocked(config: Config) -> bool:
+    """Whether an obstacle attenuates the line of sight somewhere."""
+    return config.channel.scenario == "blocked" and config.channel.blockage_db > 0
+
+
+def blockage_amplitude(config: Config, position: Floats, shadow: Floats) -> Floats:
+    """The factor on the line of sight: −A_b dB over [s, s + extent], with soft tanh edges."""
+    edge = config.channel.shadow_edge
+    depth = (position - shadow) / edge
+    window = np.tanh(depth)
+    depth -= config.shadow_extent / edge
+    window -= np.tanh(depth, out=depth)
+    window *= -0.5 * config.channel.blockage_db * math.log(10.0) / 20.0
+    return np.exp(window, out=window)
+
+
+class Channel:
+    """The channel of one realization as a live loop meets it: slot by slot, where asked.
+
+    It stands at slot 0, the frozen snapshot that the survey sees, until it is advanced. For the
+    same seed it agrees with `reward_rows` and with the noise of `simulate_map`.
+    """
+
+    def __init__(self, config: Config, seed: int) -> None:
+        self._config = config
+        self._drift = Drift(config, seed)
+        self._noise_stream = Streams.from_seed(seed).noise
+        self._blocked = is_blocked(config)
+        self._share = config.physical.transmission_share
+        self._snr = config.reward.snr
+        self._rays = config.channel.sub_rays
+        self._slot = 0
+        self._ahead = self._drift.start
+        self._ahead_noise = np.zeros(1)
+        self._row = 0
+        self._set_rays()
+
+    @property
+    def slot(self) -> int:
+        """The slot the channel stands at."""
+        return self._slot
+
+    @property
+    def noise(self) -> float:
+        """eps_t: the noise of this slot's observation (eq. observation); none at slot 0."""
+        return float(self._ahead_noise[self._row])
+
+    def advance(self, slots: int = 1) -> None:
+        """Let the geometry drift on by so many slots."""
+        for _ in range(slots):
+            self._row += 1
+            if self._row == len(self._ahead.shadow):
+                self._ahead = self._drift.take(BLOCK_SLOTS)
+                self._ahead_noise = self._config.noise_std * self._noise_stream.standard_normal(
+                    BLOCK_SLOTS
+                )
+                self._row = 0
+        self._slot += slots
+        self._set_rays()
+
+    def field(self, position: float) -> complex:
+        """h_t(x) of eq. (multipath), with the line of sight attenuated where it is blocked."""
+        rays = np.exp(self._phase * position)
+        rays *= self._weight
+        scattered = complex(rays[self._rays :].sum())
+        return self._line_of_sight(position) * complex(rays[: self._rays].sum()) + scattered
+
+    def fields(self, positions: Floats) -> Complexes:
+        """h_t(x) at several positions."""
+        rays = np.exp(np.multiply.outer(positions, self._phase))
+        line_of_sight = rays[..., : self._rays] @ self._weight[: self._rays]
+        if self._blocked:
+            line_of_sight *= blockage_amplitude(
+                self._config, positions, self._ahead.shadow[self._row]
+            )
+        return np.asarray(line_of_sight + rays[..., self._rays :] @ self._weight[self._rays :])
+
+    def reward(self, position: float) -> float:
+        """g_t(x) of eq. (reward), without noise."""
+        h = self.field(position)
+        power = h.real * h.real + h.imag * h.imag
+        return self._share * math.log2(1.0 + self._snr * power)
+
+    def rewards(self, positions: Floats) -> Floats:
+        """g_t(x) at several positions, without noise."""
+        h = self.fields(positions)
+        return np.asarray(self._share * np.log2(1.0 + self._snr * (h.real**2 + h.imag**2)))
+
+    def _set_rays(self) -> None:
+        """Phase per wavelength and weight of every sub-ray of the slot, path after path."""
+        angle = self._ahead.angle[self._row][:, np.newaxis] + self._drift.sub_ray_offset
+        self._phase: Complexes = 2j * math.pi * np.cos(angle).ravel()
+        self._weight: Complexes = np.repeat(self._ahead.gain[self._row] / self._rays, self._rays)
+
+    def _line_of_sight(self, position: float) -> float:
+        """`blockage_amplitude` for one position, without the overhead of arrays."""
+        if not self._blocked:
+            return 1.0
+        channel = self._config.channel
+        depth = (position - float(self._ahead.shadow[self._row])) / channel.shadow_edge
+        width = self._config.shadow_extent / channel.shadow_edge
+        window = 0.5 * (math.tanh(depth) - math.tanh(depth - width))
+        return float(10.0 ** (-channel.blockage_db * window / 20.0))
+
+
+def reward_rows(config: Config, seed: int, slots: int) -> Floats:
+    """g_t over the grid for t = 1 … slots, one row a slot, without noise.
+
+    Every block is computed at full size, so a shorter map is the beginning of a longer one.
+    """
+    drift = Drift(config, seed)
+    geometry = drift.take(slots)
+    first = _first_of_equals(geometry)
+    expansion = _Expansion(config, drift.sub_ray_offset)
+    if len(first) == slots:
+        rows = np.empty((slots, config.grid_size))
+        expansion.fill(rows, geometry)
+        return rows
+    rows = np.empty((len(first), config.grid_size))
+    distinct = Geometry(geometry.angle[first], geometry.gain[first], geometry.shadow[first])
+    expansion.fill(rows, distinct)
+    return np.repeat(rows, np.diff([*first, slots]), axis=0)
+
+
+def survey_positions(config: Config) -> Floats:
+    """Where the survey looks: evenly over the rail, both ends included, on the grid."""
+    index = np.rint(np.linspace(0, config.grid_size - 1, config.survey.samples))
+    return grid(config)[index.astype(np.intp)]
+
+
+def survey_rewards(config: Config, seed: int) -> Floats:
+    """What the survey sees there: g_0, the snapshot before slot 1, with observation noise."""
+    noise = Streams.from_seed(seed).survey_noise.standard_normal(config.survey.samples)
+    exact = Channel(config, seed).rewards(survey_positions(config))
+    return exact + config.noise_std * noise
+
+
+def _first_of_equals(geometry: Geometry) -> NDArray[np.intp]:
+    """The rows at which the geometry differs from the row before, the first one included."""
+    differs = np.any(np.diff(geometry.angle, axis=0) != 0, axis=1)
+    differs |= np.any(np.diff(geometry.gain, axis=0) != 0, axis=1)
+    differs |= np.diff(geometry.shadow) != 0
+    return np.flatnonzero(np.concatenate(([True], differs)))
+
+
+class _Expansion:
+    """The Jacobi–Anger expansion on the grid, for the sub-rays of one realization."""
+
+    def __init__(self, config: Config, sub_ray_offset: Floats) -> None:
+        self._config = config
+        self._grid = grid(config)
+        order = np.arange(_order_count(2 * math.pi * config.physical.region_length))
+        even_first = np.concatenate((order[0::2], order[1::2]))
+        self._order = even_first
+        self._evens = len(order[0::2])
+        # (2 − δ_k0) j^k J_k: the sign is that of j^k for even k and of j^(k−1) for odd k, whose
+        # remaining factor j decides which part of h the order goes to.
+        sign = np.where(even_first // 2 % 2 == 0, 1.0, -1.0) * np.where(even_first == 0, 1.0, 2.0)
+        z = 2 * math.pi * self._grid
+        self._basis: Floats = sign[:, np.newaxis] * jv(even_first[:, np.newaxis], z)
+        # (1/R) Σ_j cos k(θ + δ_j) = |m_k| cos(kθ + arg m_k), m_k = (1/R) Σ_j exp(jkδ_j).
+        phases = np.multiply.outer(sub_ray_offset, even_first)
+        mean: Complexes = np.exp(1j * phases).mean(axis=1)
+        self._mean_size = np.abs(mean)
+        self._mean_phase = np.angle(mean)
+
+    def fill(self, rows: Floats, geometry: Geometry) -> None:
+        """Write the reward over the grid into `rows`, one row for each row of the geometry."""
+        size = (BLOCK_SLOTS, self._config.grid_size)
+        work = (np.empty(size), np.empty(size), np.empty(size))
+        for begin in range(0, len(rows), BLOCK_SLOTS):
+            length = min(BLOCK_SLOTS, len(rows) - begin)
+            # The last block is filled up with its last row: see `reward_rows`.
+            pick = np.minimum(np.arange(begin, begin + BLOCK_SLOTS), len(rows) - 1)
+            block = Geometry(geometry.angle[pick], geometry.gain[pick], geometry.shadow[pick])
+            rows[begin : begin + length] = self._block(block, *work)[:length]
+
+    def _block(self, geometry: Geometry, real: Floats, imag: Floats, path: Floats) -> Floats:
+        """The reward over the grid for a block of slots, in one of the work arrays."""
+        config, evens, basis = self._config, self._evens, self._basis
+        cosine = np.multiply.outer(geometry.angle, self._order)
+        cosine += self._mean_phase
+        np.cos(cosine, out=cosine)
+        cosine *= self._mean_size
+        if not is_blocked(config):
+            self._sum_paths(geometry.gain, cosine, real, imag)
+        else:
+            # |h| does not change when all paths turn together: the line of sight becomes real.
+            gain = geometry.gain
+            size = np.abs(gain[:, :1])
+            turn = np.divide(
+                gain[:, :1].conj(), size, out=np.ones_like(gain[:, :1]), where=size > 0
+            )
+            self._sum_paths(gain[:, 1:] * turn, cosine[:, 1:], real, imag)
+            factor = blockage_amplitude(config, self._grid, geometry.shadow[:, np.newaxis])
+            sight = size * cosine[:, 0]
+            for part, orders in ((real, slice(None, evens)), (imag, slice(evens, None))):
+                np.matmul(sight[:, orders], basis[orders], out=path)
+                path *= factor
+                part += path
+        real *= real
+        imag *= imag
+        real += imag
+        real *= config.reward.snr
+        real += 1.0
+        np.log2(real, out=real)
+        real *= config.physical.transmission_share
+        return real
+
+    def _sum_paths(self, gain: Complexes, cosine: Floats, real: Floats, imag: Floats) -> None:
+        """Write the sum of the paths into `real` and `imag`: even orders are real, odd ones j×."""
+        evens = self._evens
+        weight = np.einsum("tl,tlk->tk", gain, cosine)
+        parts = np.concatenate((weight.real[:, :evens], -weight.imag[:, evens:]), axis=1)
+        np.matmul(parts, self._basis, out=real)
+        parts = np.concatenate((weight.imag[:, :evens], weight.real[:, evens:]), axis=1)
+        np.matmul(parts, self._basis, out=imag)
+
+
+def _order_count(z_max: float) -> int:
+    """How many orders the expansion needs: J_k(z) falls in k once k > z, and faster and faster."""
+    order = math.ceil(z_max)
+    while jv(order, z_max) > NEGLIGIBLE:
+        order += 1
+    return order
