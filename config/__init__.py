@@ -1,4 +1,9 @@
-"""What a run is: the pydantic schema of every option, with its bounds, and the TOML presets (the
-paper's setting, the lab benches). This room imports nothing else of macontrol, so every other
-room can depend on it.
+"""What a run is: a pydantic schema, TOML presets, and how a config is read from them.
+
+The lowest room: it imports nothing of ours, and also holds the list of errors and exit codes.
 """
+
+from macontrol.config.loading import load_config, preset_names, preset_text
+from macontrol.config.schema import Config
+
+__all__ = ["Config", "load_config", "preset_names", "preset_text"]

@@ -1,0 +1,294 @@
+"""What a run is: the physical system, the reward, the kernel, the algorithm, the simulated world.
+
+The models hold no numbers of their own: every value stands in a preset, `paper` by default, so
+there is one place to read what a run uses. Lengths are in wavelengths unless a name says
+otherwise. A value of "auto" is derived from the others, by the property of the same meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
+MAX_GRID_POINTS = 100_001
+
+Auto: TypeAlias = Literal["auto"]
+PolicyName: TypeAlias = Literal["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
+KernelName: TypeAlias = Literal["physics", "se", "const-se", "nonoscillatory"]
+
+Positive: TypeAlias = Annotated[float, Field(gt=0)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0)]
+Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Sector: TypeAlias = Annotated[tuple[float, float], Field(strict=False)]
+
+# The confidence parameter at which each policy is at its best in the paper (fig. beta).
+OPTIMAL_BETA: dict[str, float] = {"moveucb": 1.5, "gp-ucb": 3.5, "epsilon-greedy": 0.0}
+
+
+class Section(BaseModel):
+    """A table of the config: no unknown keys, no silent conversions, no NaN, no later change."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Physical(Section):
+    """The rail, the actuator and the slot (eq. reachable)."""
+
+    carrier_frequency_hz: Positive
+    region_length: Positive
+    slot_duration_s: Positive
+    actuation_time_s: Positive
+    actuator_speed_m_per_s: Positive
+    stroke: Positive | Auto
+    initial_position: NonNegative | Auto
+
+    @property
+    def wavelength_mm(self) -> float:
+        return SPEED_OF_LIGHT_M_PER_S / self.carrier_frequency_hz * 1e3
+
+    @property
+    def actuator_reach(self) -> float:
+        """v·T_a in wavelengths: what the actuator can cover in one actuation interval."""
+        return self.actuator_speed_m_per_s * self.actuation_time_s * 1e3 / self.wavelength_mm
+
+    @property
+    def rho_max(self) -> float:
+        """The stroke in wavelengths: the configured one, or all the actuator can do."""
+        return self.actuator_reach if self.stroke == "auto" else self.stroke
+
+    @property
+    def x_0(self) -> float:
+        return self.region_length / 2 if self.initial_position == "auto" else self.initial_position
+
+    @property
+    def transmission_share(self) -> float:
+        """1 − T_a/T_s: the part of a slot in which the link transmits."""
+        return 1.0 - self.actuation_time_s / self.slot_duration_s
+
+
+class Reward(Section):
+    """The rate reward, its noise and the energy price of travel (eqs. reward, observation)."""
+
+    snr_db: Annotated[float, Field(ge=-60, le=120)]
+    movement_cost: NonNegative
+    noise_level: Fraction
+
+    @property
+    def snr(self) -> float:
+        return float(10.0 ** (self.snr_db / 10.0))
+
+
+class Kernel(Section):
+    """The prior covariance of the reward over the rail (eq. kernel and the comparison kernels)."""
+
+    name: KernelName
+    components: Annotated[int, Field(ge=0, le=32)]
+    fringe_periods: Annotated[tuple[Positive, ...], Field(strict=False)] | Auto
+    fringe_damping: Positive | Auto
+    residual_length: Positive
+    se_length: Positive
+    sector_deg: Sector
+    angular_spread_deg: Positive
+    constant_weight: Fraction
+    residual_weight: Fraction
+
+
+class Algorithm(Section):
+    """The policy and its parameters (Algorithm 1 and the benchmarks)."""
+
+    policy: PolicyName
+    beta: NonNegative | Auto
+    eta: NonNegative
+    margin: NonNegative
+    window: Annotated[int, Field(ge=1, le=10_000)]
+    ridge: Annotated[float, Field(ge=1e-6, le=1e6)]
+    grid_spacing: Positive
+    search: Literal["global", "local"]
+    use_movement_cost: bool
+    use_persistence: bool
+    epsilon: Fraction
+    sweep_period: Annotated[int, Field(ge=1)]
+
+    def beta_for(self, policy: str) -> float:
+        """The confidence parameter as set, or the policy's own optimum of the paper."""
+        return OPTIMAL_BETA.get(policy, 0.0) if self.beta == "auto" else self.beta
+
+
+class Survey(Section):
+    """The warm-up: T_0 samples of the frozen reward map, from which sigma_f follows."""
+
+    samples: Annotated[int, Field(ge=2, le=100_000)]
+    variance_floor: Positive
+
+
+class Channel(Section):
+    """The simulated multipath channel (eq. multipath, Scenarios)."""
+
+    scenario: Literal["blocked", "dense"]
+    path_powers: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1, max_length=64)]
+    sector_deg: Sector
+    angular_spread_deg: NonNegative
+    sub_rays: Annotated[int, Field(ge=1, le=4096)]
+    blockage_db: NonNegative
+    shadow_extent: Positive | Auto
+    shadow_edge: Positive
+
+
+class Drift(Section):
+    """How the simulated channel changes from slot to slot (Drift models)."""
+
+    model: Literal["continuous", "piecewise"]
+    angle_correlation: Fraction
+    angle_step_deg: NonNegative
+    gain_correlation: Fraction
+    shadow_reversion: Fraction
+    shadow_step: NonNegative
+    change_points: Annotated[int, Field(ge=0)] | Auto
+    change_angle_deg: NonNegative
+    change_gain_retention: Fraction
+
+
+class Run(Section):
+    """How long a run is and where its randomness starts."""
+
+    horizon: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
+
+
+class Config(Section):
+    """Everything a run depends on. Contradictions between sections are refused here."""
+
+    physical: Physical
+    reward: Reward
+    kernel: Kernel
+    algorithm: Algorithm
+    survey: Survey
+    channel: Channel
+    drift: Drift
+    run: Run
+
+    @property
+    def g_max(self) -> float:
+        """The largest reward: all paths in phase, |h|² = L by Cauchy–Schwarz (Setup)."""
+        paths = len(self.channel.path_powers)
+        power = sum(self.channel.path_powers)
+        return self.physical.transmission_share * math.log2(1 + self.reward.snr * paths * power)
+
+    @property
+    def noise_std(self) -> float:
+        """sigma_eps: standard deviation of one reward observation."""
+        return self.reward.noise_level * self.g_max
+
+    @property
+    def grid_size(self) -> int:
+        """G: the number of positions on the grid, both ends of the rail included."""
+        return round(self.physical.region_length / self.algorithm.grid_spacing) + 1
+
+    @property
+    def change_points(self) -> int:
+        """S: how many change points a horizon of the piecewise drift holds."""
+        auto = math.ceil(math.sqrt(self.run.horizon))
+        return auto if self.drift.change_points == "auto" else self.drift.change_points
+
+    @property
+    def shadow_extent(self) -> float:
+        extent = self.channel.shadow_extent
+        return self.physical.region_length / 2 if extent == "auto" else extent
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Config:
+        problems = list(_contradictions(self))
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def replace(self, **values: Any) -> Config:
+        """This config with some values changed, checked again: `replace(algorithm__beta=2.0)`."""
+        tables = self.model_dump()
+        for name, value in values.items():
+            section, key = name.split("__")
+            tables[section][key] = value
+        return Config.model_validate(tables)
+
+
+def _contradictions(config: Config) -> list[str]:
+    """Every pair of values that cannot both hold, as `key: reason; fix` lines."""
+    physical, algorithm, kernel = config.physical, config.algorithm, config.kernel
+    channel, length = config.channel, config.physical.region_length
+    found: list[str] = []
+    if physical.actuation_time_s >= physical.slot_duration_s:
+        found.append(
+            f"physical.actuation_time_s: T_a = {physical.actuation_time_s:g} s leaves nothing of "
+            f"the slot T_s = {physical.slot_duration_s:g} s to transmit in; "
+            f"set it below {physical.slot_duration_s:g}"
+        )
+    steps = length / algorithm.grid_spacing
+    if steps > MAX_GRID_POINTS - 1:
+        found.append(
+            f"algorithm.grid_spacing: {steps:.0f} grid steps on the rail are more than "
+            f"{MAX_GRID_POINTS - 1}; set it to at least {length / (MAX_GRID_POINTS - 1):.3g}"
+        )
+    elif steps < 1 or abs(steps - round(steps)) > 1e-6:
+        whole = max(1, round(steps))
+        found.append(
+            f"algorithm.grid_spacing: {algorithm.grid_spacing:g} does not divide the rail of "
+            f"{length:g} into whole steps; {length / whole:.12g} does"
+        )
+    if physical.rho_max < algorithm.grid_spacing * (1 - 1e-9):
+        found.append(
+            f"physical.stroke: {physical.rho_max:.6g} is below one grid step of "
+            f"{algorithm.grid_spacing:g}, so no other grid position is in reach; "
+            f"set algorithm.grid_spacing to at most {physical.rho_max:.6g}, or lengthen the stroke"
+        )
+    if physical.rho_max > physical.actuator_reach * (1 + 1e-9):
+        found.append(
+            f"physical.stroke: {physical.rho_max:g} is more than the actuator covers in T_a "
+            f'(v·T_a = {physical.actuator_reach:.6g}); set it to at most that, or to "auto"'
+        )
+    if physical.x_0 > length:
+        found.append(
+            f"physical.initial_position: {physical.x_0:g} lies off the rail [0, {length:g}]; "
+            f"set it between 0 and {length:g}"
+        )
+    if kernel.fringe_periods != "auto" and len(kernel.fringe_periods) != kernel.components:
+        found.append(
+            f"kernel.fringe_periods: {len(kernel.fringe_periods)} periods for "
+            f"kernel.components = {kernel.components}; "
+            f'give {kernel.components} periods, or "auto"'
+        )
+    weights = kernel.constant_weight + kernel.residual_weight
+    if weights > 1 + 1e-12:
+        found.append(
+            f"kernel.constant_weight: with kernel.residual_weight it makes {weights:g} of the "
+            "variance; together they may make at most 1"
+        )
+    elif kernel.components == 0 and abs(weights - 1) > 1e-12:
+        found.append(
+            f"kernel.components: without fringes, kernel.constant_weight and "
+            f"kernel.residual_weight must make 1 together, not {weights:g}"
+        )
+    for name, sector in (("kernel", kernel.sector_deg), ("channel", channel.sector_deg)):
+        if not 0 <= sector[0] < sector[1] <= 180:
+            found.append(
+                f"{name}.sector_deg: [{sector[0]:g}, {sector[1]:g}] is not an angular sector; "
+                "give two angles that rise, within [0, 180]"
+            )
+    if config.shadow_extent > length:
+        found.append(
+            f"channel.shadow_extent: {config.shadow_extent:g} is longer than the rail; "
+            f"set it to at most {length:g}"
+        )
+    if config.survey.samples > config.grid_size:
+        found.append(
+            f"survey.samples: {config.survey.samples} samples for {config.grid_size} grid "
+            f"positions; set it to at most {config.grid_size}"
+        )
+    if config.change_points >= config.run.horizon and config.drift.model == "piecewise":
+        found.append(
+            f"drift.change_points: {config.change_points} change points do not fit into "
+            f"{config.run.horizon} slots; set it below run.horizon"
+        )
+    return found
