@@ -12,6 +12,7 @@ and a map is a real matrix product.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,17 +187,10 @@ class _Expansion:
     def __init__(self, config: Config, sub_ray_offset: Floats) -> None:
         self._config = config
         self._grid = grid(config)
-        order = np.arange(_order_count(2 * math.pi * config.physical.region_length))
-        even_first = np.concatenate((order[0::2], order[1::2]))
-        self._order = even_first
-        self._evens = len(order[0::2])
-        # (2 − δ_k0) j^k J_k: the sign is that of j^k for even k and of j^(k−1) for odd k, whose
-        # remaining factor j decides which part of h the order goes to.
-        sign = np.where(even_first // 2 % 2 == 0, 1.0, -1.0) * np.where(even_first == 0, 1.0, 2.0)
-        z = 2 * math.pi * self._grid
-        self._basis: Floats = sign[:, np.newaxis] * jv(even_first[:, np.newaxis], z)
+        self._order, self._basis = _basis(config.physical.region_length, config.grid_size)
+        self._evens = (len(self._order) + 1) // 2
         # (1/R) Σ_j cos k(θ + δ_j) = |m_k| cos(kθ + arg m_k), m_k = (1/R) Σ_j exp(jkδ_j).
-        phases = np.multiply.outer(sub_ray_offset, even_first)
+        phases = np.multiply.outer(sub_ray_offset, self._order)
         mean: Complexes = np.exp(1j * phases).mean(axis=1)
         self._mean_size = np.abs(mean)
         self._mean_phase = np.angle(mean)
@@ -252,6 +246,23 @@ class _Expansion:
         np.matmul(parts, self._basis, out=real)
         parts = np.concatenate((weight.imag[:, :evens], weight.real[:, evens:]), axis=1)
         np.matmul(parts, self._basis, out=imag)
+
+
+@lru_cache(maxsize=2)
+def _basis(length: float, points: int) -> tuple[NDArray[np.int_], Floats]:
+    """The orders of the expansion, even ones first, and (2 − δ_k0) j^k J_k(2πx) for each.
+
+    Odd orders lack one factor j, which decides the part of h they go to: what is left is real.
+    Realizations share the basis, and Bessel functions are slow, so the last ones are kept.
+    """
+    order = np.arange(_order_count(2 * math.pi * length))
+    order = np.concatenate((order[0::2], order[1::2]))
+    factor = np.where(order // 2 % 2 == 0, 1.0, -1.0) * np.where(order == 0, 1.0, 2.0)
+    z = 2 * math.pi * np.linspace(0.0, length, points)
+    basis: Floats = factor[:, np.newaxis] * jv(order[:, np.newaxis], z)
+    for array in (order, basis):
+        array.setflags(write=False)
+    return order, basis
 
 
 def _order_count(z_max: float) -> int:

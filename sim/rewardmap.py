@@ -170,10 +170,10 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Floats]:
     arrays: dict[str, Floats] = {}
     name = ""
     try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"{path}: holds a single array; {fitting}")
-        with archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataError(f"{path}: holds a single array; {fitting}")
             missing = [name for name in names if name not in archive.files]
             if missing:
                 raise DataError(f"{path}: has no array {', '.join(missing)}; {fitting}")
@@ -182,13 +182,9 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Floats]:
                 if not isinstance(array, np.ndarray):
                     raise _unfit(path, name, "is not an array", fitting)
                 if array.dtype.kind not in "fiu":
-                    raise _unfit(
-                        path,
-                        name,
-                        f"is of type {array.dtype}, not of real numbers",
-                        "store it as float64",
-                    )
-                arrays[name] = array.astype(np.float64)
+                    wrong = f"is of type {array.dtype}, not of real numbers"
+                    raise _unfit(path, name, wrong, "store it as float64")
+                arrays[name] = array.astype(np.float64, copy=False)
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file; {fitting}") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
