@@ -1,0 +1,112 @@
+"""Replay a policy on a recorded or simulated reward map, and measure it against the oracle.
+
+The policy sees what it would have seen live: the reward where it stands, with the map's noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+from macontrol.commands.shared_arguments import add_config_arguments, config_from, seed_number
+from macontrol.config import Config
+from macontrol.config.errors import InputOutputError
+from macontrol.controller.theory import Verdict
+from macontrol.sim.campaign.episode import Episode, play
+from macontrol.sim.oracle import oracle_value
+from macontrol.sim.rewardmap import load_map
+
+SUMMARY = "run a policy on a recorded or simulated reward map"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("map", type=Path, metavar="MAP.npz", help="the reward map")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one row a slot")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome")
+    parser.add_argument(
+        "--seed", type=seed_number, help="of a policy's own randomness (default: run.seed)"
+    )
+    add_config_arguments(parser, policy=True)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    extra = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
+    config = config_from(arguments, *extra)
+    world = load_map(arguments.map, config)
+    episode = play(config, world, seed=config.run.seed, meter=True)
+    optimum = float(oracle_value(world.reward, config)[0])
+    outcome = summarise(config, episode, optimum)
+    if arguments.csv:
+        with _written(arguments.csv) as file:
+            write_slots(file, episode)
+    if arguments.json:
+        with _written(arguments.json) as file:
+            json.dump(outcome, file, indent=2, allow_nan=False)
+            file.write("\n")
+    _show(Console(), config, outcome, episode.theory)
+    return 0
+
+
+def summarise(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
+    """What came of a replay: regret against the oracle, reward, movement, theory."""
+    run, slots = episode.trajectory, len(episode.reward)
+    net = episode.net_reward(config.reward.movement_cost)
+    return {
+        "policy": config.algorithm.policy,
+        "slots": slots,
+        "regret_per_slot": (optimum - net) / slots,
+        "reward_per_slot": float(episode.reward.mean()),
+        "net_reward_per_slot": net / slots,
+        "oracle_per_slot": optimum / slots,
+        "travel": run.travel,
+        "switches": int(run.switched.sum()),
+        "transit_share": float(run.transit.mean()),
+        "theory": {name: asdict(verdict) for name, verdict in episode.theory.items()},
+    }
+
+
+def write_slots(file: TextIO, episode: Episode) -> None:
+    """One row a slot; positions in wavelengths, the reward as it was observed."""
+    run = episode.trajectory
+    writer = csv.writer(file)
+    writer.writerow(["slot", "position", "target", "reward", "switched", "transit"])
+    columns = (run.position, run.target, episode.observed, run.switched, run.transit)
+    for slot, (x, z, r, switched, transit) in enumerate(zip(*columns, strict=True), start=1):
+        writer.writerow(
+            [slot, repr(float(x)), repr(float(z)), repr(float(r)), int(switched), int(transit)]
+        )
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[TextIO]:
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise InputOutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _show(
+    console: Console, config: Config, outcome: dict[str, Any], theory: dict[str, Verdict]
+) -> None:
+    table = Table(title=f"{outcome['policy']}, {outcome['slots']} slots", show_header=False)
+    table.add_row("regret a slot", f"{outcome['regret_per_slot']:.4f}")
+    table.add_row("reward a slot", f"{outcome['reward_per_slot']:.4f}")
+    table.add_row("oracle a slot, net of travel", f"{outcome['oracle_per_slot']:.4f}")
+    table.add_row("travel", f"{outcome['travel']:.2f} wavelengths")
+    table.add_row("target switches", str(outcome["switches"]))
+    table.add_row("share of slots in transit", f"{outcome['transit_share']:.1%}")
+    for verdict in theory.values():
+        if verdict.holds is not None:
+            told = "holds" if verdict.holds else "VIOLATED"
+            table.add_row(verdict.statement, f"{verdict.value:.4g} ≤ {verdict.bound:.4g}: {told}")
+    console.print(table)
