@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,19 +61,22 @@ class RewardMap:
             arrays["seed"] = np.array(seed)
         if config is not None:
             arrays["config"] = np.array(config.model_dump_json())
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        part = target.parent / f".{target.name}.{os.getpid()}.part"
         try:
-            with part.open("xb") as file:
+            with part.open("wb") as file:
                 np.savez(file, allow_pickle=False, **arrays)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(target)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise InputOutputError(
                 f"{target}: the reward map was not written: {error.strerror or error}; "
                 "choose a folder that exists, can be written to and has room"
             ) from error
+        finally:
+            # Nothing is left of it after a success, nor anything of use after an interruption.
+            with suppress(OSError):
+                part.unlink()
 
 
 def simulate_map(config: Config, seed: int, slots: int) -> RewardMap:

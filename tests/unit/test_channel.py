@@ -152,10 +152,18 @@ def test_live_noise_is_that_of_the_stream(paper: Config) -> None:
 
 def test_no_quantity_shifts_another(paper: Config) -> None:
     plain = Drift(paper, SEED).take(50)
-    other = Drift(paper.replace(drift__angle_step_deg=0.3, channel__sub_rays=5), SEED).take(50)
+    assert_same_bits(Drift(paper.replace(channel__sub_rays=5), SEED).take(50), plain)
+    other = Drift(paper.replace(drift__angle_step_deg=0.3), SEED).take(50)
     np.testing.assert_array_equal(plain.gain, other.gain)
     np.testing.assert_array_equal(plain.shadow, other.shadow)
     assert not np.array_equal(plain.angle, other.angle)
+
+
+def test_sub_rays_spread_around_their_path(paper: Config) -> None:
+    offset = np.rad2deg(Drift(paper.replace(channel__sub_rays=4000), SEED).sub_ray_offset)
+    assert offset.shape == (3, 4000)
+    assert offset.std(axis=1) == pytest.approx(paper.channel.angular_spread_deg, rel=0.05)
+    assert (np.abs(offset.mean(axis=1)) < 4 * 2 / math.sqrt(4000)).all()
 
 
 def test_start_follows_its_laws(paper: Config) -> None:
@@ -205,6 +213,17 @@ def test_shadow_takes_gaussian_steps_and_stays_on_the_rail(paper: Config) -> Non
     step = shadow[1:] - shadow[:-1] - paper.drift.shadow_reversion * (home - shadow[:-1])
     free = (shadow[1:] > 0) & (shadow[1:] < limit)
     assert step[free].std() == pytest.approx(paper.drift.shadow_step, rel=0.03)
+
+
+def test_shadow_reverts_to_its_start(paper: Config) -> None:
+    config = paper.replace(drift__shadow_reversion=0.5, drift__shadow_step=0.0)
+    drift = Drift(config, SEED)
+    assert (drift.take(5).shadow == drift.start.shadow).all()
+    config = paper.replace(drift__shadow_reversion=0.5)
+    drift = Drift(config, SEED)
+    shadow = drift.take(20_000).shadow
+    assert shadow.std() == pytest.approx(0.01 / math.sqrt(1 - 0.5**2), rel=0.05)
+    assert shadow.mean() == pytest.approx(drift.start.shadow[0], abs=0.001)
 
 
 def test_shadow_that_covers_the_rail_stands_still(paper: Config) -> None:

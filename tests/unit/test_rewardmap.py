@@ -106,9 +106,28 @@ def test_failed_save_leaves_the_older_map_and_no_debris(
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_saving_into_a_missing_folder_is_refused(rewards: RewardMap, tmp_path: Path) -> None:
+def test_interrupted_save_leaves_no_debris(
+    rewards: RewardMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(file: object, **_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rewards.save(tmp_path / "map.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_saving_where_no_file_can_be_is_refused(rewards: RewardMap, tmp_path: Path) -> None:
     with pytest.raises(InputOutputError, match=r"nowhere.*No such file"):
         rewards.save(tmp_path / "nowhere" / "map.npz")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputOutputError, match="Not a directory"):
+        rewards.save(tmp_path / "file" / "map.npz")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputOutputError, match=r"folder: the reward map was not written"):
+        rewards.save(tmp_path / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
 def test_recorded_map_may_hold_other_number_types(
