@@ -16,6 +16,7 @@ SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 MAX_GRID_POINTS = 100_001
 
 Auto: TypeAlias = Literal["auto"]
+Ideal: TypeAlias = Literal["ideal"]
 PolicyName: TypeAlias = Literal["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
 KernelName: TypeAlias = Literal["physics", "se", "const-se", "nonoscillatory"]
 
@@ -42,6 +43,10 @@ class Physical(Section):
     slot_duration_s: Positive
     actuation_time_s: Positive
     actuator_speed_m_per_s: Positive
+    acceleration_m_per_s2: Positive | Ideal
+    command_latency_s: NonNegative
+    settling_s: NonNegative
+    step_mm: Positive | Ideal
     stroke: Positive | Auto
     initial_position: NonNegative | Auto
 
@@ -50,14 +55,32 @@ class Physical(Section):
         return SPEED_OF_LIGHT_M_PER_S / self.carrier_frequency_hz * 1e3
 
     @property
-    def actuator_reach(self) -> float:
-        """v·T_a in wavelengths: what the actuator can cover in one actuation interval."""
+    def nominal_reach(self) -> float:
+        """v·T_a in wavelengths: what the actuator would cover in T_a if it were ideal."""
         return self.actuator_speed_m_per_s * self.actuation_time_s * 1e3 / self.wavelength_mm
 
     @property
+    def actuator_reach(self) -> float:
+        """What the actuator really covers in T_a, in wavelengths.
+
+        Latency and settling take their time first; what is left is a trapezoidal motion, or a
+        triangular one if it is too short to reach full speed.
+        """
+        time = max(self.actuation_time_s - self.command_latency_s - self.settling_s, 0.0)
+        speed = self.actuator_speed_m_per_s
+        if self.acceleration_m_per_s2 == "ideal":
+            distance_m = speed * time
+        elif time <= 2 * speed / self.acceleration_m_per_s2:
+            distance_m = self.acceleration_m_per_s2 * time**2 / 4
+        else:
+            distance_m = speed * (time - speed / self.acceleration_m_per_s2)
+        return distance_m * 1e3 / self.wavelength_mm
+
+    @property
     def rho_max(self) -> float:
-        """The stroke in wavelengths: the configured one, or all the actuator can do."""
-        return self.actuator_reach if self.stroke == "auto" else self.stroke
+        """The stroke in wavelengths: what the actuator can do, or less where that is asked for."""
+        reach = self.actuator_reach
+        return reach if self.stroke == "auto" else min(self.stroke, reach)
 
     @property
     def x_0(self) -> float:
@@ -151,6 +174,12 @@ class Drift(Section):
     change_gain_retention: Fraction
 
 
+class Timing(Section):
+    """How a slot is divided when it is run live."""
+
+    decision_share: Annotated[float, Field(gt=0, lt=1)]
+
+
 class Run(Section):
     """How long a run is and where its randomness starts."""
 
@@ -168,6 +197,7 @@ class Config(Section):
     survey: Survey
     channel: Channel
     drift: Drift
+    timing: Timing
     run: Run
 
     @property
@@ -225,6 +255,12 @@ def _contradictions(config: Config) -> list[str]:
             f"the slot T_s = {physical.slot_duration_s:g} s to transmit in; "
             f"set it below {physical.slot_duration_s:g}"
         )
+    actuation_share = physical.actuation_time_s / physical.slot_duration_s
+    if actuation_share < 1 <= actuation_share + config.timing.decision_share:
+        found.append(
+            f"timing.decision_share: {config.timing.decision_share:g} of the slot and T_a leave "
+            f"nothing of it to measure in; set it below {1 - actuation_share:.3g}"
+        )
     steps = length / algorithm.grid_spacing
     if steps > MAX_GRID_POINTS - 1:
         found.append(
@@ -243,10 +279,10 @@ def _contradictions(config: Config) -> list[str]:
             f"{algorithm.grid_spacing:g}, so no other grid position is in reach; "
             f"set algorithm.grid_spacing to at most {physical.rho_max:.6g}, or lengthen the stroke"
         )
-    if physical.rho_max > physical.actuator_reach * (1 + 1e-9):
+    if physical.stroke != "auto" and physical.stroke > physical.nominal_reach * (1 + 1e-9):
         found.append(
-            f"physical.stroke: {physical.rho_max:g} is more than the actuator covers in T_a "
-            f'(v·T_a = {physical.actuator_reach:.6g}); set it to at most that, or to "auto"'
+            f"physical.stroke: {physical.stroke:g} is more than the actuator covers in T_a "
+            f'(v·T_a = {physical.nominal_reach:.6g}); set it to at most that, or to "auto"'
         )
     if physical.x_0 > length:
         found.append(
