@@ -1,5 +1,21 @@
-"""What hardware is: the Stage and Probe protocols, units and errors, and the drivers that speak
-to real devices (GRBL and Zaber stages, rtl_tcp and SoapySDR radios). This room imports only
-`macontrol.config`. The other rooms build on its protocols and never on a driver; only the command
-line picks a driver.
+"""What hardware is: the protocols of stage, probe and clock, their data and errors, and drivers.
+
+It imports only `config`; the controller and the simulator import its protocols, never a driver.
 """
+
+from macontrol.hal.backend import Backend
+from macontrol.hal.clock import Clock
+from macontrol.hal.probe import Measurement, Probe, ProbeError
+from macontrol.hal.stage import Arrival, Stage, StageDescription, StageError
+
+__all__ = [
+    "Arrival",
+    "Backend",
+    "Clock",
+    "Measurement",
+    "Probe",
+    "ProbeError",
+    "Stage",
+    "StageDescription",
+    "StageError",
+]

@@ -1,0 +1,75 @@
+"""What a stage is: it takes the antenna to a position and says where it is.
+
+Positions are in millimetres from the low end of the usable rail; what a board calls them is its
+driver's business. A stage enforces nothing: the guard before it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from macontrol.config.errors import HardwareError
+
+
+class StageError(HardwareError):
+    """The stage did not answer, refused a command, or lost its position."""
+
+
+@dataclass(frozen=True)
+class StageDescription:
+    """What a stage is and what it can do."""
+
+    name: str
+    """Which stage this is; one controller at a time may drive it."""
+    travel_mm: float
+    """The usable rail is [0, travel_mm]."""
+    step_mm: float
+    """One actuator step; 0 if any position can be taken."""
+    speed_mm_per_s: float
+    acceleration_mm_per_s2: float
+    """Infinite if full speed is had at once."""
+    latency_s: float
+    """From a command to the first step."""
+    settling_s: float
+    """From the last step until the antenna stands still."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a move ended, or how far it has come."""
+
+    position_mm: float
+    """Where the stage says it is."""
+    arrived: bool
+    """Whether it stands still where it was sent."""
+    time_s: float
+    """When that was known, on the clock."""
+
+
+class Stage(Protocol):
+    """A linear stage. Any method may raise StageError; none may wait past its deadline."""
+
+    @property
+    def description(self) -> StageDescription:
+        """Get what the stage is and can do."""
+        ...
+
+    def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
+        """Move to a position (mm) and wait for the arrival, at the longest until the deadline.
+
+        A move that is not over by then goes on; `where` tells how it went.
+        """
+        ...
+
+    def where(self, deadline_s: float) -> Arrival:
+        """Measure the position (mm) now; `arrived` says whether the stage stands still."""
+        ...
+
+    def stop(self) -> None:
+        """Stop the motion at once, keeping the position if that is possible."""
+        ...
+
+    def close(self) -> None:
+        """Stop, and let go of the hardware."""
+        ...
