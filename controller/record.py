@@ -1,4 +1,4 @@
-"""What is kept of a run: one record a slot, one an event. Written elsewhere, off the slot thread."""
+"""What is kept of a run: one record a slot, one an event; written off the slot thread."""
 
 from __future__ import annotations
 

@@ -151,27 +151,44 @@ def check_run(
     steps = np.abs(run.next_position - run.position)
     lowest = min(run.position.min(), run.next_position.min())
     highest = max(run.position.max(), run.next_position.max())
-    switches = int(run.switched.sum())
-    shortfall = None if np.isnan(run.shortfall).any() else float(run.shortfall.max())
-    movement = run.surface_movement
+    return verdicts(
+        longest_step=float(steps.max()),
+        farthest_off=max(0.0, -float(lowest), float(highest) - length),
+        travel=float(steps.sum()),
+        transit=int(run.transit.sum()),
+        switches=int(run.switched.sum()),
+        shortfall=None if np.isnan(run.shortfall).any() else float(run.shortfall.max()),
+        surface_movement=run.surface_movement,
+        length=length,
+        rho_max=rho_max,
+        margin=margin,
+    )
+
+
+def verdicts(
+    *,
+    longest_step: float,
+    farthest_off: float,
+    travel: float,
+    transit: int,
+    switches: int,
+    shortfall: float | None,
+    surface_movement: float | None,
+    length: float,
+    rho_max: float,
+    margin: float,
+) -> dict[str, Verdict]:
+    """The inequalities, from what a run adds up to."""
+    allowance = length * (switches + 1)
+    by_surface = None
+    if surface_movement is not None and margin > 0:
+        by_surface = 1.0 + 2.0 * surface_movement / margin
     return {
-        "reach": _verdict("|x_{t+1} − x_t| ≤ ρ_max (eq. reachable)", float(steps.max()), rho_max),
-        "region": _verdict(
-            "0 ≤ x_t ≤ D: distance off the rail", float(max(-lowest, highest - length, 0.0)), 0.0
-        ),
-        "travel": _verdict(
-            "Σ|x_{t+1} − x_t| ≤ D(N_sw + 1) (Lemma 1)", float(steps.sum()), length * (switches + 1)
-        ),
-        "transit": _verdict(
-            "T_trans ≤ D(N_sw + 1)/ρ_max (Lemma 1)",
-            float(run.transit.sum()),
-            length * (switches + 1) / rho_max,
-        ),
-        "switches": _verdict(
-            "N_sw ≤ 1 + 2S_T/Δ (Lemma 2)",
-            None if movement is None else float(switches),
-            None if movement is None or margin == 0 else 1.0 + 2.0 * movement / margin,
-        ),
+        "reach": _verdict("|x_{t+1} − x_t| ≤ ρ_max (eq. reachable)", longest_step, rho_max),
+        "region": _verdict("0 ≤ x_t ≤ D: distance off the rail", farthest_off, 0.0),
+        "travel": _verdict("Σ|x_{t+1} − x_t| ≤ D(N_sw + 1) (Lemma 1)", travel, allowance),
+        "transit": _verdict("T_trans ≤ D(N_sw + 1)/ρ_max (Lemma 1)", transit, allowance / rho_max),
+        "switches": _verdict("N_sw ≤ 1 + 2S_T/Δ (Lemma 2)", switches, by_surface),
         "persistence": _verdict(
             "max F_t − F_t(z_t) ≤ Δ (Proposition 1)",
             shortfall,
