@@ -1,13 +1,176 @@
-"""Not written yet."""
+"""Reproduce the paper's figures: numbers with standard errors, plots, and a table of bars.
+
+Realization i is the simulated world of seed SEED + i, the same in every figure. Results are kept
+in DIR/results as they come in; the same command again resumes from what is there, and figures
+share what they have in common.
+"""
+
+from __future__ import annotations
 
 import argparse
+import sys
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from pathlib import Path
 
-SUMMARY = "not written yet"
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from macontrol.commands.shared_arguments import positive_int, seed_number
+from macontrol.config import load_config
+from macontrol.config.errors import UsageError
+from macontrol.sim.campaign.bars import FULL_REALIZATIONS, FULL_SLOTS, Line, table
+from macontrol.sim.campaign.executor import available_cores, dask_cluster, process_pool
+from macontrol.sim.campaign.figures import FIGURES, Setting
+from macontrol.sim.campaign.report import write_numbers, write_summary
+from macontrol.sim.campaign.runner import complete
+from macontrol.sim.campaign.store import Results
+from macontrol.sim.campaign.tasks import Play, Task
+
+SUMMARY = "the paper's figures as numbers and plots, against the paper's values"
+
+LEAST_SLOTS = 100
+INTERRUPTED = 130
+MISSED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend")
+    parser.add_argument("figure", choices=[*FIGURES, "all"], help="which figure")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="the folder to write to"
+    )
+    parser.add_argument(
+        "--realizations", type=positive_int, default=FULL_REALIZATIONS, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--slots", type=positive_int, default=FULL_SLOTS, help="the horizon (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=seed_number, default=1, help="of the first realization (default: 1)"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=positive_int,
+        default=available_cores(),
+        metavar="N",
+        help="worker processes (default: one per core, %(default)s)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("local", "dask"),
+        default="local",
+        help="a process pool, or a Dask cluster (default: local)",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a running Dask cluster, as in tcp://10.0.0.1:8786 "
+        "(default: one is started on this machine)",
+    )
+    parser.add_argument("--no-plots", action="store_true", help="numbers only")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a quantity misses its bar"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    return 1
+    _refuse_contradictions(arguments)
+    console = Console()
+    names = list(FIGURES) if arguments.figure == "all" else [arguments.figure]
+    setting = Setting(load_config(), arguments.realizations, arguments.slots, arguments.seed)
+    results = Results(arguments.out / "results")
+    tasks = [task for name in names for task in FIGURES[name].tasks(setting)]
+    try:
+        complete(
+            tasks,
+            results,
+            lambda: _engine(arguments),
+            workers=arguments.jobs,
+            console=console,
+            title=f"reproduce {arguments.figure}",
+        )
+    except KeyboardInterrupt:
+        kept = len(tasks) - len(results.missing(tasks))
+        print(
+            f"macontrol: interrupted; {kept} results are kept in {arguments.out / 'results'}. "
+            f"To resume, give the same command again: macontrol {' '.join(sys.argv[1:])}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    outcomes = {name: FIGURES[name].measure(setting, results) for name in names}
+    for name, outcome in outcomes.items():
+        write_numbers(arguments.out, name, outcome)
+        if not arguments.no_plots:
+            from macontrol.sim.campaign.plots import draw
+
+            draw(arguments.out, name, outcome)
+    lines = table(outcomes)
+    facts = _theory_facts(tasks, results)
+    write_summary(arguments.out, setting, lines, facts)
+    _show(console, setting, lines, facts, arguments.out)
+    missed = any(line.met is False for line in lines)
+    return MISSED if arguments.strict and missed else 0
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    if arguments.scheduler is not None and arguments.engine != "dask":
+        raise UsageError("--scheduler goes with --engine dask; a process pool has no scheduler")
+    if arguments.slots < LEAST_SLOTS:
+        raise UsageError(f"--slots {arguments.slots}: the figures need at least {LEAST_SLOTS}")
+    if not arguments.no_plots:
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            raise UsageError(
+                "plots need matplotlib, which is not installed: "
+                "pip install 'macontrol[plot]', or --no-plots for the numbers alone"
+            ) from None
+
+
+def _engine(arguments: argparse.Namespace) -> AbstractContextManager[Executor]:
+    if arguments.engine == "dask":
+        return dask_cluster(arguments.jobs, arguments.scheduler)
+    return process_pool(arguments.jobs)
+
+
+def _theory_facts(tasks: list[Task], results: Results) -> dict[str, int]:
+    """In how many runs an inequality the paper proves was violated: reach, region, Lemma 1,
+    Proposition 1."""
+    plays = {task.key: results[task] for task in tasks if isinstance(task, Play)}
+    violated = sum(result["violations"] > 0 for result in plays.values())
+    return {"runs": len(plays), "runs_that_violate_the_theory": violated}
+
+
+def _show(
+    console: Console, setting: Setting, lines: list[Line], facts: dict[str, int], out: Path
+) -> None:
+    title = f"{setting.realizations} realizations of {setting.slots} slots"
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("quantity")
+    shown.add_column("measured ± s.e.", justify="right", no_wrap=True)
+    shown.add_column("paper", justify="right")
+    shown.add_column("bar", justify="right", no_wrap=True)
+    shown.add_column("", no_wrap=True)
+    colours = {True: "green", False: "bold red", None: "dim"}
+    for line in lines:
+        note = f" [dim]({escape(line.note)})[/dim]" if line.note else ""
+        shown.add_row(
+            escape(line.bar.text) + note,
+            line.value,
+            line.bar.paper,
+            line.bar.range,
+            f"[{colours[line.met]}]{line.verdict}[/]",
+        )
+    console.print(shown)
+    if setting.realizations < FULL_REALIZATIONS or setting.slots < FULL_SLOTS:
+        console.print(
+            f"The bars are set for {FULL_REALIZATIONS} realizations of {FULL_SLOTS} slots; "
+            "a smaller campaign may miss them by chance."
+        )
+    console.print(
+        f"{facts['runs']} runs held against the theory (reach, region, Lemma 1, Proposition 1): "
+        f"{facts['runs_that_violate_the_theory']} violate it.",
+        highlight=False,
+    )
+    console.print(f"Written to {out}: CSV and JSON numbers, plots, table.md, summary.json.")

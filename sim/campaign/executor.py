@@ -1,0 +1,95 @@
+"""Where jobs run: a pool of processes on this machine, or a Dask cluster.
+
+Both are a `concurrent.futures.Executor`, and a job knows nothing of either, so the results are
+the same to the bit on like machines. Whatever happens here, an interruption or an error, no
+worker of ours is left behind.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from macontrol.config.errors import HardwareError, UsageError
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def process_pool(workers: int) -> Iterator[Executor]:
+    """A pool of fresh processes. Leaving it by an exception ends those at work at once."""
+    # Fresh ones: a fork would inherit whatever threads and state this process has by now.
+    context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+    try:
+        yield pool
+    except BaseException:
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _prepare_worker() -> None:
+    """Leave Ctrl-C to the parent, and do not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
+    """The workers of a Dask scheduler, or, without one, of a cluster started here."""
+    try:
+        # Dask has no types; through a module of type Any they are not asked for.
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise UsageError(
+            "--engine dask needs Dask, which is not installed: pip install 'macontrol[dask]'"
+        ) from None
+    with ExitStack() as stack:
+        if scheduler is None:
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                )
+            )
+            client = stack.enter_context(distributed.Client(cluster))
+        else:
+            try:
+                client = stack.enter_context(distributed.Client(scheduler, timeout="10s"))
+            except (OSError, ValueError, TimeoutError) as error:
+                raise HardwareError(
+                    f"--scheduler {scheduler}: no Dask scheduler answers there ({error}); "
+                    "start one with `dask scheduler`, and workers with `dask worker`, or leave "
+                    "--scheduler out to run a cluster on this machine"
+                ) from None
+        executor = client.get_executor(pure=False)
+        try:
+            yield executor
+        finally:
+            with suppress(Exception):
+                executor.shutdown(wait=False)

@@ -1,0 +1,123 @@
+"""Fig. kernel: what the kernel contributes, blocked, continuous drift.
+
+All kernels estimate from the same windows, those MoveUCB collects. The lengths of SE and
+Const.+SE are chosen on validation realizations of their own; Physics has nothing to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.sim.campaign.figures.outcome import Outcome, Row
+from macontrol.sim.campaign.figures.setting import BLOCKED, Setting, canonical
+from macontrol.sim.campaign.statistics import estimate
+from macontrol.sim.campaign.store import Results
+from macontrol.sim.campaign.tasks import KernelErrors, Task
+
+TITLE = "kernel comparison"
+REALIZATIONS = 12
+VALIDATION_REALIZATIONS = 8
+VALIDATION_OFFSET = 1_000_000
+"""Validation seeds are so far from the others that they never meet."""
+EVERY = 50
+LENGTHS = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0)
+KERNELS: tuple[tuple[str, float], ...] = (
+    ("physics", 0.5),  # the length is not read by the first two
+    ("nonoscillatory", 0.5),
+    *(("se", length) for length in LENGTHS),
+    *(("const-se", length) for length in LENGTHS),
+)
+LABELS = {
+    "physics": "Physics",
+    "se": "SE",
+    "const-se": "Const.+SE",
+    "nonoscillatory": "Nonosc.",
+}
+
+
+def tasks(setting: Setting) -> Iterator[Task]:
+    yield from _comparisons(setting)
+    yield from _validations(setting)
+
+
+def measure(setting: Setting, results: Results) -> Outcome:
+    outcome = Outcome()
+    errors = _errors(results, _comparisons(setting))
+    validation = _errors(results, _validations(setting))
+    chosen: dict[str, int] = {}
+    for name in LABELS:
+        candidates = [number for number, kernel in enumerate(KERNELS) if kernel[0] == name]
+        chosen[name] = min(candidates, key=lambda number: validation[:, number].mean())
+    for number, (name, length) in enumerate(KERNELS):
+        tuned = name in ("se", "const-se")
+        outcome.add(
+            Row(panel, "blocked", LABELS[name], "length" if tuned else "", value, "rmse", measured)
+            for panel, columns in (("lengths", errors), ("validation", validation))
+            for value in [length if tuned else ""]
+            for measured in [estimate(columns[:, number])]
+        )
+    for name, number in chosen.items():
+        length = KERNELS[number][1]
+        label = LABELS[name]
+        rmse = estimate(errors[:, number])
+        outcome.add([Row("b", "blocked", label, "", "", "rmse", rmse)])
+        outcome.quantities[f"{label} rmse"] = rmse
+        if name in ("se", "const-se"):
+            outcome.notes[f"{label} length"] = length
+    rival = min(
+        (name for name in chosen if name != "physics"),
+        key=lambda name: errors[:, chosen[name]].mean(),
+    )
+    outcome.quantities["physics lead"] = estimate(
+        errors[:, chosen[rival]] - errors[:, chosen["physics"]]
+    )
+    outcome.notes["physics lead"] = "; ".join(
+        f"{label} {outcome.quantities[f'{label} rmse'].mean:.2f}"
+        for label in sorted(
+            LABELS.values(), key=lambda label: outcome.quantities[f"{label} rmse"].mean
+        )
+    )
+    _add_example(setting, results, outcome, chosen)
+    return outcome
+
+
+def _add_example(
+    setting: Setting, results: Results, outcome: Outcome, chosen: dict[str, int]
+) -> None:
+    example = results[_comparisons(setting)[0]]
+    arrays = {
+        "truth": example["example_truth"],
+        "sample_position": example["example_position"],
+        "sample_reward": example["example_reward"],
+        **{LABELS[name]: example[f"example_mean_{number}"] for name, number in chosen.items()},
+    }
+    outcome.arrays = {name: list(values) for name, values in arrays.items()}
+    points = np.linspace(0, setting.base.physical.region_length, setting.base.grid_size)
+    outcome.arrays["position"] = points.tolist()
+    outcome.notes["example_slot"] = float(example["example_slot"])
+    outcome.notes["example_seed"] = float(setting.first_seed)
+    outcome.notes["example_positions"] = float(len(set(outcome.arrays["sample_position"])))
+
+
+def _errors(results: Results, comparisons: Sequence[KernelErrors]) -> NDArray[np.float64]:
+    """RMSE: realizations × kernels."""
+    return np.array([results[task]["rmse"] for task in comparisons])
+
+
+def _comparisons(setting: Setting) -> list[KernelErrors]:
+    seeds = setting.seeds(REALIZATIONS)
+    return [_comparison(setting, seed, example=seed == seeds[0]) for seed in seeds]
+
+
+def _validations(setting: Setting) -> list[KernelErrors]:
+    first = setting.first_seed + VALIDATION_OFFSET
+    count = min(VALIDATION_REALIZATIONS, setting.realizations)
+    return [_comparison(setting, seed, example=False) for seed in range(first, first + count)]
+
+
+def _comparison(setting: Setting, seed: int, *, example: bool) -> KernelErrors:
+    config = canonical(setting.world(BLOCKED, seed))
+    return KernelErrors(config, KERNELS, min(EVERY, setting.slots), example)
