@@ -178,6 +178,7 @@ class Timing(Section):
     """How a slot is divided when it is run live."""
 
     decision_share: Annotated[float, Field(gt=0, lt=1)]
+    fault_patience_s: Positive
 
 
 class Run(Section):

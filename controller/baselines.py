@@ -31,6 +31,9 @@ class EpsilonGreedy:
         self._rng = rng
         self._target = self._grid.nearest(start_position)
 
+    def resume(self, target: float) -> None:
+        self._target = self._grid.nearest(target)
+
     def observe(self, slot: int, position: float, reward: float) -> None:
         self.posterior.observe(slot, position, reward)
 
@@ -64,6 +67,9 @@ class SweepAndHold:
         self._target = start_position
         self._direction = 1.0
         self._best_reward = -inf
+
+    def resume(self, target: float) -> None:
+        self._hold = self._target = target
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         if self._is_sweep(slot) and reward > self._best_reward:
@@ -100,6 +106,9 @@ class Fixed:
 
     def __init__(self, start_position: float) -> None:
         self.start_position = start_position
+
+    def resume(self, target: float) -> None:
+        """A fixed antenna has no target but where it is."""
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         """A fixed antenna learns nothing."""

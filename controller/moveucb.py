@@ -61,9 +61,14 @@ class MoveUCB:
         self._rho_max = rho_max
         self._beta = beta
         self._price = price
+        self._priced_points: Array = price * self._grid.points
         self._global = search == "global"
         self._target = self._grid.nearest(start_position)
-        self._distance: Array = np.empty(posterior.grid.size)
+        self._movement: Array = np.empty(self._grid.size)
+        self._zeros: Array = np.zeros(self._grid.size)
+
+    def resume(self, target: float) -> None:
+        self._target = self._grid.nearest(target)
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         self.posterior.observe(slot, position, reward)
@@ -71,10 +76,9 @@ class MoveUCB:
     def decide(self, slot: int, position: float) -> Decision:
         """Lines 4 to 8 of Algorithm 1: the surface, the target, the step towards it."""
         surface = self._compute_surface(position)
-        points = self._grid.points
         if self._global:
             best = int(surface.argmax())
-            shortfall = float(surface[best] - surface[self._target])
+            shortfall = surface.item(best) - surface.item(self._target)
             switched = shortfall > self.margin
             if switched:
                 self._target = best
@@ -85,19 +89,18 @@ class MoveUCB:
             shortfall = nan
             switched = best != self._target
             self._target = best
-        target = float(points[self._target])
+        target = self._grid.points.item(self._target)
         step = self._grid.advance(position, target, self._rho_max)
         return Decision(target, step, switched, abs(target - step) > ON_GRID, shortfall)
 
     def _compute_surface(self, position: float) -> Array:
         """F_t(x) = μ_t(x) + β·σ_t(x) − c̃·|x − x_t| (eqs. ucb, acq-fn)."""
-        surface = np.maximum(self.posterior.variance, 0.0, out=self.surface)
+        # against an array of zeros, which numpy compares twice as fast as against the number
+        surface = np.maximum(self.posterior.variance, self._zeros, out=self.surface)
         np.sqrt(surface, out=surface)
         surface *= self._beta
         surface += self.posterior.mean
         if self._price:
-            distance = np.subtract(self._grid.points, position, out=self._distance)
-            np.abs(distance, out=distance)
-            distance *= self._price
-            surface -= distance
+            movement = np.subtract(self._priced_points, self._price * position, out=self._movement)
+            surface -= np.abs(movement, out=movement)
         return surface

@@ -32,6 +32,10 @@ class Policy(Protocol):
         """Get the position x_1 the antenna takes before slot 1, in wavelengths."""
         ...
 
+    def resume(self, target: float) -> None:
+        """Take up the target of a run that this one continues; its samples come by `observe`."""
+        ...
+
     def observe(self, slot: int, position: float, reward: float) -> None:
         """Take in the reward seen in a slot; it may come late, and some slots have none."""
         ...

@@ -1,0 +1,349 @@
+"""The slot loop: actuate, measure, decide, in step with absolute deadlines.
+
+              s_t                    s_t + T_a                               s_t + T_s
+    ──────────┬──────────────────────┬────────────────────────────┬──────────┬──────
+              │ guard, stage         │ probe                      │ decide   │
+
+What is late has a fixed outcome. The stage arrives after T_a: the slot has no measurement, and
+the antenna is where the stage says it is. The measurement is not ready: no observation now, and
+it is used for its own slot if it comes. The decision is late, or the process was stalled: the
+antenna holds, the slots that have begun are counted as missed, and the loop goes on at the next
+boundary. Slots are numbered by time, so a missed one leaves a gap in the numbers.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite, isnan, nan
+
+from macontrol.config import Config
+from macontrol.config.errors import HardwareError
+from macontrol.controller.grid import Grid
+from macontrol.controller.guard import ROUNDING_MM, CommandRefusedError, Guard
+from macontrol.controller.moveucb import MoveUCB
+from macontrol.controller.policy import Decision, Policy
+from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.tally import Tally
+from macontrol.controller.theory import SurfaceMeter
+from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError
+
+# Young garbage is collected in a slot's idle time, once in so many slots, if so much is left.
+_COLLECT_EVERY_SLOTS = 1000
+_COLLECT_NEEDS_S = 1e-3
+# A stage that says it has arrived may be off by a step and this much (mm) before it is a fault.
+_ARRIVAL_TOLERANCE_MM = 1e-3
+# How long before slot 1 the loop may take for one stroke towards the starting position.
+_APPROACH_PATIENCE_S = 5.0
+
+
+@dataclass(slots=True)
+class _Actuation:
+    """How the first part of a slot went."""
+
+    commanded: float | None = None
+    on_time: bool = True
+    arrival_known_s: float = 0.0
+    reason: str | None = None
+    """Why there can be no measurement."""
+
+
+@dataclass(slots=True)
+class _Faults:
+    """Since when a part of the bench has been failing without a break."""
+
+    what: str
+    since_s: float | None = None
+
+
+class SlotLoop:
+    """Runs a policy on a bench, slot by slot."""
+
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        guard: Guard,
+        probe: Probe,
+        clock: Clock,
+        recorder: Recorder,
+        *,
+        on_slot: Callable[[Tally, float], None] | None = None,
+    ) -> None:
+        self._config = config
+        self._policy = policy
+        self._guard = guard
+        self._probe = probe
+        self._clock = clock
+        self._recorder = recorder
+        self._on_slot = on_slot
+        self._grid = Grid.from_config(config)
+        self._wavelength_mm = config.physical.wavelength_mm
+        self._slot_s = config.physical.slot_duration_s
+        self._actuation_s = config.physical.actuation_time_s
+        self._measure_end_s = self._slot_s * (1.0 - config.timing.decision_share)
+        self._rho_max = config.physical.rho_max
+        self._patience_s = config.timing.fault_patience_s
+        self._meter = SurfaceMeter() if isinstance(policy, MoveUCB) else None
+        self._pending: dict[int, float] = {}
+        self._stage_faults = _Faults("stage")
+        self._probe_faults = _Faults("probe")
+        self._stop = False
+        self.tally = Tally(policy.start_position)
+
+    def stop(self) -> None:
+        """Ask the loop to end after the slot it is in. Safe to call from a signal handler."""
+        self._stop = True
+
+    def approach(self, position: float) -> None:
+        """Before slot 1: bring the antenna to a position (wavelengths), stroke by stroke."""
+        wanted = position * self._wavelength_mm
+        self._guard.locate(self._clock.now() + _APPROACH_PATIENCE_S)
+        while not self._stop:
+            reported = self._guard.reported_mm
+            left = wanted - reported
+            stroke = self._guard.stroke_mm
+            step = wanted if abs(left) <= stroke else reported + (stroke if left > 0 else -stroke)
+            if abs(self._guard.command_for(step) - reported) <= ROUNDING_MM:
+                break
+            arrival = self._guard.move(step, self._clock.now() + _APPROACH_PATIENCE_S)
+            if not arrival.arrived:
+                raise StageError(
+                    f"the stage did not get from {reported:.3f} mm to {step:.3f} mm within "
+                    f"{_APPROACH_PATIENCE_S:g} s; is it blocked?"
+                )
+            if abs(arrival.position_mm - reported) <= ROUNDING_MM:
+                raise StageError(f"the stage does not move from {reported:.3f} mm")
+        self.tally.position = self._to_wavelengths(self._guard.reported_mm)
+
+    def run(
+        self, *, first_slot: int = 1, slots: int | None = None, duration_s: float | None = None
+    ) -> Tally:
+        """Run slots until told to stop, or until so many have been run, or so long has passed."""
+        tally, clock, slot_s = self.tally, self._clock, self._slot_s
+        epoch = clock.now() + slot_s
+        slot, wanted = first_slot, self.tally.position
+        while not self._stop and (slots is None or tally.slots < slots):
+            start = epoch + (slot - first_slot) * slot_s
+            if duration_s is not None and start - epoch >= duration_s:
+                break
+            clock.sleep_until(start)
+            if self._stop:
+                break
+            wake = clock.now() - start
+            if wake >= self._actuation_s:
+                slot += self._miss(slot, start, 1 + int(wake / slot_s), "the process was stalled")
+                continue
+            decision, ended = self._run_slot(slot, start, wake, wanted)
+            wanted = decision.position
+            slot += 1
+            late = ended - (start + slot_s)
+            if late >= 0:
+                tally.late_decisions += 1
+                self._tell(slot - 1, EventKind.LATE_DECISION, "decided after the slot's end", late)
+                slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
+            elif tally.slots % _COLLECT_EVERY_SLOTS == 0 and late < -_COLLECT_NEEDS_S:
+                gc.collect(0)
+        return tally
+
+    def _run_slot(
+        self, slot: int, start: float, wake: float, wanted: float
+    ) -> tuple[Decision, float]:
+        tally, clock = self.tally, self._clock
+        actuation = self._actuate(slot, start, wanted)
+        x = self._to_wavelengths(self._guard.reported_mm)
+        x = tally.position if isnan(x) else x
+        tally.stand_at(x, self._grid.length)
+        on_rail = min(max(x, 0.0), self._grid.length)
+        if on_rail != x and actuation.reason is None:
+            actuation.reason = "off the rail"
+        transmission = start + self._actuation_s
+        clock.sleep_until(transmission)
+        measure_end = start + self._measure_end_s
+        own, arrived = self._measure(slot, x, transmission, measure_end, actuation)
+        measured = clock.now()
+        decision = self._decide(slot, on_rail, arrived)
+        movement = self._movement_of_surface()
+        ended = clock.now()
+        tally.slot = slot
+        tally.slots += 1
+        tally.wake.add(wake)
+        tally.actuate.add(actuation.arrival_known_s - start)
+        tally.measure.add(measured - transmission)
+        tally.decide.add(ended - measured)
+        reward = own.reward if own is not None and own.valid else None
+        invalid = actuation.reason or (own.reason if own is not None and not own.valid else None)
+        uncertain = own is None or isnan(own.uncertainty)
+        self._recorder.hand_over(
+            SlotRecord(
+                slot=slot,
+                start_s=start,
+                position=x,
+                commanded=actuation.commanded,
+                on_time=actuation.on_time,
+                reward=reward,
+                uncertainty=None if uncertain or own is None else own.uncertainty,
+                invalid=invalid if reward is None else None,
+                target=decision.target,
+                next_position=decision.position,
+                switched=decision.switched,
+                transit=decision.transit,
+                shortfall=None if isnan(decision.shortfall) else decision.shortfall,
+                surface_movement=movement,
+                wake_s=wake,
+                actuate_s=actuation.arrival_known_s - start,
+                measure_s=measured - transmission,
+                decide_s=ended - measured,
+            )
+        )
+        if self._on_slot is not None:
+            self._on_slot(tally, start + self._slot_s)
+        return decision, ended
+
+    def _actuate(self, slot: int, start: float, wanted: float) -> _Actuation:
+        """Send the antenna on its way and see it arrive, all before s_t + T_a."""
+        guard, tally, outcome = self._guard, self.tally, _Actuation()
+        deadline = start + self._actuation_s
+        try:
+            if not guard.is_standing:
+                wanted = self._locate_again(wanted, deadline, outcome)
+            if outcome.reason is None:
+                command = guard.command_for(wanted * self._wavelength_mm)
+                if abs(command - guard.reported_mm) > ROUNDING_MM:
+                    outcome.commanded = self._to_wavelengths(command)
+                    self._see_arrival(slot, command, deadline, outcome)
+            self._recovered(slot, self._stage_faults)
+        except CommandRefusedError as refusal:
+            tally.refused += 1
+            self._tell(slot, EventKind.REFUSED, str(refusal), wanted)
+        except StageError as fault:
+            tally.stage_faults += 1
+            outcome.on_time, outcome.reason = False, "stage fault"
+            self._failed(slot, self._stage_faults, EventKind.STAGE_FAULT, fault)
+        outcome.arrival_known_s = self._clock.now()
+        if outcome.on_time and outcome.arrival_known_s > deadline:
+            self._late(slot, outcome, outcome.arrival_known_s - deadline)
+        return outcome
+
+    def _locate_again(self, wanted: float, deadline: float, outcome: _Actuation) -> float:
+        """After a late arrival or a fault: where is it, does it stand, what is in reach now?"""
+        arrival = self._guard.locate(deadline)
+        if not arrival.arrived:
+            outcome.on_time, outcome.reason = False, "still moving"
+            raise StageError("the stage is still moving from an earlier slot")
+        return self._grid.advance(self._to_wavelengths(arrival.position_mm), wanted, self._rho_max)
+
+    def _see_arrival(self, slot: int, command: float, deadline: float, outcome: _Actuation) -> None:
+        arrival = self._guard.move(command, deadline)
+        if not arrival.arrived or arrival.time_s > deadline:
+            self._late(slot, outcome, max(arrival.time_s - deadline, 0.0))
+        elif abs(arrival.position_mm - command) > _ARRIVAL_TOLERANCE_MM:
+            raise StageError(
+                f"sent to {command:.4f} mm, the stage arrived at {arrival.position_mm:.4f} mm"
+            )
+
+    def _late(self, slot: int, outcome: _Actuation, by_s: float) -> None:
+        outcome.on_time, outcome.reason = False, "late arrival"
+        self.tally.late_arrivals += 1
+        self._tell(slot, EventKind.LATE_ARRIVAL, "the stage was not there by T_a", by_s)
+
+    def _measure(
+        self, slot: int, x: float, start: float, end: float, actuation: _Actuation
+    ) -> tuple[Measurement | None, Sequence[tuple[Measurement, float]]]:
+        """This slot's measurement, if it is in, and all valid ones with their positions."""
+        own: Measurement | None = None
+        usable: list[tuple[Measurement, float]] = []
+        try:
+            if actuation.reason is None:
+                self._probe.request(slot, start, end)
+                self._pending[slot] = x
+            for measurement in self._probe.collect(end):
+                position = self._pending.pop(measurement.slot, None)
+                if position is None:
+                    continue
+                if measurement.valid and not isfinite(measurement.reward):
+                    measurement = Measurement(measurement.slot, nan, False, reason="not a number")
+                if measurement.slot == slot:
+                    own = measurement
+                if not measurement.valid:
+                    self.tally.invalid += 1
+                    self._tell(measurement.slot, EventKind.INVALID, measurement.reason)
+                    continue
+                usable.append((measurement, position))
+                if measurement.slot != slot:
+                    self._complete(slot, measurement)
+            self._recovered(slot, self._probe_faults)
+        except ProbeError as fault:
+            self.tally.probe_faults += 1
+            self._failed(slot, self._probe_faults, EventKind.PROBE_FAULT, fault)
+            own = Measurement(slot, nan, False, reason="probe fault")
+        self._clock.sleep_until(end)
+        self._forget_stale(slot)
+        return own, usable
+
+    def _complete(self, slot: int, measurement: Measurement) -> None:
+        """A reward has come after its slot: it completes that slot's record."""
+        known = None if isnan(measurement.uncertainty) else measurement.uncertainty
+        self._recorder.hand_over(LateReward(measurement.slot, measurement.reward, known))
+        self.tally.late_rewards += 1
+        late_by = float(slot - measurement.slot)
+        self._tell(measurement.slot, EventKind.LATE_REWARD, "came slots later", late_by)
+
+    def _forget_stale(self, slot: int) -> None:
+        """Stop waiting for rewards that the window would no longer take."""
+        oldest = slot - self._config.algorithm.window
+        while self._pending and (first := next(iter(self._pending))) < oldest:
+            del self._pending[first]
+
+    def _decide(
+        self, slot: int, x: float, arrived: Sequence[tuple[Measurement, float]]
+    ) -> Decision:
+        for measurement, position in arrived:
+            self._policy.observe(measurement.slot, position, measurement.reward)
+            self.tally.see(measurement.reward)
+        decision = self._policy.decide(slot, x)
+        self.tally.aim(decision.target, decision.position, decision.shortfall)
+        return decision
+
+    def _movement_of_surface(self) -> float | None:
+        """Measure sup|F_t − F_{t−1}| (Lemma 2), where the policy has a surface."""
+        if self._meter is None or not isinstance(self._policy, MoveUCB):
+            return None
+        before = self._meter.movement
+        self._meter.update(self._policy.surface)
+        self.tally.surface_movement = self._meter.movement
+        return self._meter.movement - before
+
+    def _miss(self, slot: int, now: float, count: int, why: str) -> int:
+        """Count slots that have begun without us; the antenna holds meanwhile."""
+        self.tally.missed += count
+        self._recorder.hand_over(Event(slot, now, EventKind.MISSED, why, float(count)))
+        return count
+
+    def _failed(self, slot: int, faults: _Faults, kind: EventKind, error: HardwareError) -> None:
+        """Tell of a fault; give up when it has lasted longer than the patience allows."""
+        now = self._clock.now()
+        self._tell(slot, kind, str(error))
+        if faults.since_s is None:
+            faults.since_s = now
+        elif now - faults.since_s > self._patience_s:
+            raise HardwareError(
+                f"the {faults.what} has failed for {now - faults.since_s:.0f} s "
+                f"(timing.fault_patience_s = {self._patience_s:g}): {error}"
+            )
+
+    def _recovered(self, slot: int, faults: _Faults) -> None:
+        if faults.since_s is not None:
+            lasted = self._clock.now() - faults.since_s
+            faults.since_s = None
+            self._tell(slot, EventKind.RECOVERY, f"the {faults.what} works again", lasted)
+
+    def _tell(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
+        self._recorder.hand_over(Event(slot, self._clock.now(), kind, detail, value))
+
+    def _to_wavelengths(self, position_mm: float) -> float:
+        """Where the stage is, in wavelengths, freed from rounding if it is on the grid."""
+        if isnan(position_mm):
+            return nan
+        return self._grid.snap(position_mm / self._wavelength_mm)

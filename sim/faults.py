@@ -1,0 +1,158 @@
+"""Faults on purpose: a stage and a probe that fail at random, the same way for the same seed.
+
+They wrap any stage and probe. What was injected is counted by the kind of event that the loop has
+to answer it with, so that a run can be held to account for every one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import isnan, nan
+
+import numpy as np
+
+from macontrol.hal import (
+    Arrival,
+    Backend,
+    Clock,
+    Measurement,
+    Probe,
+    ProbeError,
+    Stage,
+    StageDescription,
+    StageError,
+)
+
+
+class FaultPlan:
+    """When a fault strikes, and which: decided by a seeded generator, call by call."""
+
+    def __init__(self, seed: int, rate: float) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._rate = rate
+        self.injected: Counter[str] = Counter()
+
+    def strikes(self, *kinds: str) -> str | None:
+        """One of these kinds of fault, or (mostly) none."""
+        if self._rng.random() >= self._rate:
+            return None
+        return kinds[int(self._rng.integers(len(kinds)))]
+
+    def amount(self, low: float, high: float) -> float:
+        """How bad it is."""
+        return float(self._rng.uniform(low, high))
+
+    def count(self, event: str) -> None:
+        """Note that a fault was injected which leads to such an event."""
+        self.injected[event] += 1
+
+
+class FaultyStage:
+    """A stage that at times is slow, silent, or not where it was sent."""
+
+    def __init__(self, stage: Stage, plan: FaultPlan, clock: Clock) -> None:
+        self._stage = stage
+        self._plan = plan
+        self._clock = clock
+
+    @property
+    def description(self) -> StageDescription:
+        return self._stage.description
+
+    def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
+        kind = self._plan.strikes("silent", "slow", "lost steps", "garbage")
+        if kind == "silent":
+            self._plan.count("stage-fault")
+            raise StageError("the stage does not answer (injected)")
+        if kind == "lost steps":
+            return self._lose_steps(position_mm, deadline_s)
+        arrival = self._stage.move_to(position_mm, deadline_s)
+        if kind == "slow" and arrival.arrived:
+            self._plan.count("late-arrival")
+            self._clock.sleep_until(deadline_s)
+            return Arrival(arrival.position_mm, False, self._clock.now())
+        if kind == "garbage":
+            self._plan.count("stage-fault")
+            return Arrival(nan, arrival.arrived, arrival.time_s)
+        return arrival
+
+    def _lose_steps(self, position_mm: float, deadline_s: float) -> Arrival:
+        """Stop half-way: the stage says so, and says that it has arrived."""
+        here = self._stage.where(deadline_s).position_mm
+        half = here + (position_mm - here) / 2
+        arrival = self._stage.move_to(half, deadline_s)
+        if abs(arrival.position_mm - position_mm) > 2e-3 + self.description.step_mm:
+            self._plan.count("stage-fault")
+        return arrival
+
+    def where(self, deadline_s: float) -> Arrival:
+        return self._stage.where(deadline_s)
+
+    def stop(self) -> None:
+        self._stage.stop()
+
+    def close(self) -> None:
+        self._stage.close()
+
+
+class FaultyProbe:
+    """A probe whose measurements at times are invalid, late, not numbers, or do not come."""
+
+    def __init__(self, probe: Probe, plan: FaultPlan) -> None:
+        self._probe = probe
+        self._plan = plan
+        self._held: list[tuple[int, Measurement]] = []
+        self._collections = 0
+
+    def request(self, slot: int, start_s: float, end_s: float) -> None:
+        self._probe.request(slot, start_s, end_s)
+
+    def collect(self, deadline_s: float) -> Sequence[Measurement]:
+        self._collections += 1
+        on_time = []
+        for measurement in self._probe.collect(deadline_s):
+            kind = self._plan.strikes("clipped", "nan", "late")
+            if kind == "late":
+                due = self._collections + 1 + int(self._plan.amount(0, 5))
+                self._held.append((due, measurement))
+            elif kind is None:
+                on_time.append(measurement)
+            else:
+                on_time.append(Measurement(measurement.slot, nan, kind == "nan", reason=kind))
+        if self._plan.strikes("silent"):
+            self._plan.count("probe-fault")
+            self._held += [(self._collections + 1, m) for m in on_time]
+            raise ProbeError("the probe does not answer (injected)")
+        late = [m for due, m in self._held if due <= self._collections]
+        self._held = [(due, m) for due, m in self._held if due > self._collections]
+        for measurement in (*on_time, *late):
+            if isnan(measurement.reward):
+                self._plan.count("invalid-measurement")
+        for measurement in late:
+            if not isnan(measurement.reward):
+                self._plan.count("late-reward")
+        return [*on_time, *late]
+
+    def close(self) -> None:
+        self._probe.close()
+
+
+class FaultyBackend:
+    """A bench with faults injected into its stage and probe."""
+
+    def __init__(self, backend: Backend, plan: FaultPlan, clock: Clock) -> None:
+        self._backend = backend
+        self._stage = FaultyStage(backend.stage, plan, clock)
+        self._probe = FaultyProbe(backend.probe, plan)
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    @property
+    def probe(self) -> Probe:
+        return self._probe
+
+    def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
+        return self._backend.prior_survey(positions_mm)
