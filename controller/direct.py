@@ -7,7 +7,8 @@ instead of for the features does not square the features' conditioning.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
+from math import isfinite
 from operator import itemgetter
 
 import numpy as np
@@ -50,8 +51,16 @@ class DirectPosterior:
         return self._variance
 
     def observe(self, slot: int, position: float, reward: float) -> None:
-        """Take in the reward of a slot; of more than w samples the oldest leaves."""
-        insort(self._samples, (slot, position, reward), key=itemgetter(0))
+        """Take in the reward of a slot; of more than w samples the oldest leaves.
+
+        Late, repeated and broken rewards are treated as by `WindowedPosterior`.
+        """
+        if not isfinite(reward):
+            raise ValueError(f"the reward of slot {slot} is {reward!r}, not a finite number")
+        place = bisect_left(self._samples, slot, key=itemgetter(0))
+        if place < len(self._samples) and self._samples[place][0] == slot:
+            return
+        self._samples.insert(place, (slot, position, reward))
         del self._samples[: -self.window]
         self._solved = False
 
