@@ -269,7 +269,7 @@ def _raise_limit(which: int) -> int:
 
 def _capable(capability: int) -> bool:
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
             for line in status:
                 if line.startswith("CapEff:"):
                     return bool(int(line.split()[1], 16) >> capability & 1)
