@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 # The damping rule's anchor in the paper: at a spread of 2 degrees, fringes last 2 wavelengths.
 _REFERENCE_SPREAD_DEG = 2.0
 _REFERENCE_DAMPING = 2.0
+# Angles that stand for the sector: enough for eight digits of a period, in a few milliseconds.
+_ANGLES = 20_000
 
 
 class DampedCosine(NamedTuple):
@@ -84,15 +86,15 @@ def fringe_periods(sector_deg: tuple[float, float], components: int) -> tuple[fl
     """λ_q = λ/δ_q, δ_q the q/(Q+1) quantiles of |cos θ − cos θ'| for two angles of the sector."""
     low, high = radians(sector_deg[0]), radians(sector_deg[1])
     widest = cos(low) - cos(high)
-    nodes, weights = np.polynomial.legendre.leggauss(2000)
-    cosines = np.cos(low + (high - low) * (nodes + 1) / 2)
+    # The midpoint rule: the integrand has kinks, where rules of a higher order gain nothing.
+    cosines = np.cos(low + (high - low) * (np.arange(_ANGLES) + 0.5) / _ANGLES)
 
     def share_within(delta: float) -> float:
         """P(|cos θ − cos θ'| ≤ δ) for θ, θ' uniform on the sector."""
         first = np.arccos(np.clip(cosines + delta, -1, 1))
         last = np.arccos(np.clip(cosines - delta, -1, 1))
         inside = np.minimum(last, high) - np.maximum(first, low)
-        return float(weights @ inside) / (2 * (high - low))
+        return float(inside.mean()) / (high - low)
 
     def quantile(level: float) -> float:
         return float(brentq(lambda delta: share_within(delta) - level, 0.0, widest))
