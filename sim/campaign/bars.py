@@ -50,7 +50,7 @@ class Bar:
 
 
 BARS: tuple[Bar, ...] = (
-    Bar("main", "variation per slot", "V_T/T", "≈ 0.10", 0.09, 0.12),
+    Bar("main", "variation per slot", "V_T/T", "≈ 0.10", 0.09, 0.12, ".3f"),
     Bar("main", "switches", "MoveUCB N_sw", "298", 270, 345, ".0f"),
     Bar("main", "travel", "MoveUCB travel", "99 λ", 85, 125, ".0f", " λ"),
     Bar("main", "transit_share", "MoveUCB transit share", "10 %", 0.08, 0.13, ".1%"),

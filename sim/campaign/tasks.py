@@ -29,6 +29,10 @@ RESULTS_FORMAT = 1
 CHECKPOINTS = 60
 """How many times within the horizon a run's reward and travel are noted."""
 
+# The parts of a config that a result depends on; the others are about live runs.
+_RESULT_SECTIONS = {
+    "physical", "reward", "kernel", "algorithm", "survey", "channel", "drift", "run"
+}  # fmt: skip
 # The parts of a config that a world depends on; the rest only matters to who plays in it.
 _WORLD_SECTIONS = ("physical", "survey", "channel", "drift", "run")
 
@@ -62,7 +66,7 @@ class Task:
                 "version": __version__,
                 "kind": self.kind,
                 "parameters": self.parameters,
-                "config": self.config.model_dump(mode="json"),
+                "config": self.config.model_dump(mode="json", include=_RESULT_SECTIONS),
             }
         )
 

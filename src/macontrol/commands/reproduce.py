@@ -31,6 +31,7 @@ from macontrol.sim.campaign.tasks import Play, Task
 SUMMARY = "the paper's figures as numbers and plots, against the paper's values"
 
 LEAST_SLOTS = 100
+LOG_WIDTH = 140
 INTERRUPTED = 130
 MISSED = 1
 
@@ -76,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     _refuse_contradictions(arguments)
-    console = Console()
+    # A log or a pipe has no width of its own; the table needs some.
+    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
     names = list(FIGURES) if arguments.figure == "all" else [arguments.figure]
     setting = Setting(load_config(), arguments.realizations, arguments.slots, arguments.seed)
     results = Results(arguments.out / "results")
@@ -154,7 +156,7 @@ def _show(
     shown.add_column("", no_wrap=True)
     colours = {True: "green", False: "bold red", None: "dim"}
     for line in lines:
-        note = f" [dim]({escape(line.note)})[/dim]" if line.note else ""
+        note = f"\n  [dim]{escape(line.note)}[/dim]" if line.note else ""
         shown.add_row(
             escape(line.bar.text) + note,
             line.value,

@@ -1,0 +1,36 @@
+"""The regret of a live run on the simulated bench: what the oracle would have made of its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from macontrol.config import Config
+from macontrol.controller.grid import Grid
+from macontrol.sim.channel import reward_rows
+from macontrol.sim.oracle import oracle_value
+
+MAX_REGRET_SLOTS = 100_000
+"""The oracle needs the whole map in memory: half a gigabyte for so many slots of the paper's."""
+
+
+def regret_of_run(
+    config: Config, seed: int, slots: Sequence[int], positions: Sequence[float]
+) -> float:
+    """Regret a slot over slots 1 … T (eq. regret), given where the antenna was in each slot run.
+
+    In slots that were missed the antenna held its position.
+    """
+    last = slots[-1]
+    reward = reward_rows(config, seed, last)
+    index = np.searchsorted(np.asarray(slots), np.arange(1, last + 1), side="right") - 1
+    position = np.asarray(positions)[np.maximum(index, 0)]
+    on_grid = position / Grid.from_config(config).spacing
+    low = np.minimum(on_grid.astype(np.intp), config.grid_size - 2)
+    part = on_grid - low
+    rows = np.arange(last)
+    earned = (1 - part) * reward[rows, low] + part * reward[rows, low + 1]
+    travel = float(np.abs(np.diff(position)).sum())
+    net = float(earned.sum()) - config.reward.movement_cost * travel
+    return (float(oracle_value(reward, config)[0]) - net) / last
