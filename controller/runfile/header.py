@@ -1,0 +1,165 @@
+"""A run file's header: what was run, by which version, where, and by which clocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy
+from pydantic import ValidationError
+
+from macontrol import __version__
+from macontrol.config import Config
+from macontrol.config.errors import DataError
+from macontrol.controller.survey import Survey
+
+ClockName: TypeAlias = Literal["monotonic", "virtual"]
+
+
+class Sample(NamedTuple):
+    """A reward seen in a slot: what a policy's window is made of."""
+
+    slot: int
+    position: float
+    """In wavelengths."""
+    reward: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunHeader:
+    """What a run is; everything but the records. Build it with `of`."""
+
+    config_json: str
+    """The whole config as it was resolved; see `config`."""
+    seed: int
+    policy: str
+    backend: str
+    stage: str
+    survey: Survey | None
+    sigma_f2: float | None
+    """The kernel's output scale that the survey gave."""
+    started_wall_s: float
+    """When the run began, in seconds of UTC since 1970 …"""
+    started_clock_s: float
+    """… and at that same moment on the clock that the records' times are of."""
+    clock: ClockName = "monotonic"
+    window: Sequence[Sample] = ()
+    """What a resumed run took over from the one before it, oldest first."""
+    resumed_from: str | None = None
+    version: str = __version__
+    host: str = ""
+    pid: int = 0
+    boot_id: str = ""
+    """Which boot of the host it was: a monotonic clock says nothing beyond it."""
+    python: str = ""
+    numpy: str = ""
+    scipy: str = ""
+    sqlite: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        *,
+        backend: str,
+        stage: str,
+        survey: Survey | None,
+        sigma_f2: float | None,
+        started_wall_s: float,
+        started_clock_s: float,
+        clock: ClockName = "monotonic",
+        window: Sequence[Sample] = (),
+        resumed_from: str | None = None,
+    ) -> RunHeader:
+        """The header of a run that this process begins."""
+        return cls(
+            config_json=config.model_dump_json(),
+            seed=config.run.seed,
+            policy=config.algorithm.policy,
+            backend=backend,
+            stage=stage,
+            survey=survey,
+            sigma_f2=sigma_f2,
+            started_wall_s=started_wall_s,
+            started_clock_s=started_clock_s,
+            clock=clock,
+            window=tuple(window),
+            resumed_from=resumed_from,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            boot_id=this_boot(),
+            python=platform.python_version(),
+            numpy=np.__version__,
+            scipy=scipy.__version__,
+            sqlite=sqlite3.sqlite_version,
+        )
+
+    @property
+    def config(self) -> Config:
+        """The run's config; a DataError if this version does not understand it any more."""
+        try:
+            return Config.model_validate_json(self.config_json)
+        except ValidationError as error:
+            raise DataError(
+                f"the run's config does not fit macontrol {__version__} ({error.error_count()} "
+                f"values differ in kind); use macontrol {self.version}, which wrote it"
+            ) from None
+
+    @property
+    def started(self) -> datetime:
+        return datetime.fromtimestamp(self.started_wall_s, UTC)
+
+    def wall_s(self, clock_s: float) -> float:
+        """A moment of the run's clock, in seconds of UTC since 1970."""
+        return self.started_wall_s + (clock_s - self.started_clock_s)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The header as it is stored: keys and JSON values."""
+        survey = self.survey
+        values: dict[str, Any] = {
+            "started_utc": self.started.isoformat(timespec="microseconds"),
+            **{name: getattr(self, name) for name in _PLAIN},
+            "window": [[int(s.slot), float(s.position), float(s.reward)] for s in self.window],
+            "survey": survey
+            and {"position": survey.position.tolist(), "reward": survey.reward.tolist()},
+        }
+        rows = [(key, json.dumps(value)) for key, value in values.items()]
+        return [*rows, ("config", self.config_json)]
+
+    @classmethod
+    def from_rows(cls, rows: Mapping[str, str]) -> RunHeader:
+        """The header from its stored keys; a ValueError, KeyError or TypeError if it is not one."""
+        values = {name: json.loads(rows[name]) for name in _PLAIN if name in rows}
+        survey = json.loads(rows.get("survey", "null"))
+        return cls(
+            **values,
+            config_json=rows["config"],
+            window=tuple(Sample(*sample) for sample in json.loads(rows.get("window", "[]"))),
+            survey=survey
+            and Survey(np.array(survey["position"], float), np.array(survey["reward"], float)),
+        )
+
+
+# The keys whose JSON value is the field's value.
+_PLAIN = tuple(
+    name
+    for name in RunHeader.__dataclass_fields__
+    if name not in ("config_json", "window", "survey")
+)
+
+
+def this_boot() -> str:
+    """Which boot of this machine it is; empty where that cannot be told."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,437 @@
+"""The recorder of a run: takes records from the slot thread, and writes them elsewhere.
+
+Two threads stand behind it. The writer wakes a few times a second and commits what has come in;
+in WAL mode that only appends to the page cache, so what is committed outlives the process. The
+keeper copies the log into the database and syncs it, which on a slow card can take seconds: the
+writer does not wait for it. A disk that is full, read-only or gone stops neither; records wait in
+memory, as many as may, and what had to be dropped is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from macontrol.config.errors import InputOutputError
+from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.runfile.header import RunHeader
+from macontrol.controller.runfile.lock import FileLock, failed
+from macontrol.controller.runfile.schema import (
+    COMPLETE_SLOT,
+    CREATE,
+    INSERT_EVENT,
+    INSERT_HEADER,
+    INSERT_SLOT,
+)
+
+Item: TypeAlias = SlotRecord | Event | LateReward
+
+# As many records are kept in memory while they cannot be written; about 100 MB.
+KEPT = 200_000
+# A run without a clock waits for the writer beyond this.
+AHEAD = 50_000
+# Rows a transaction: so a nearly full disk still takes what fits, and no transaction is long.
+CHUNK = 5_000
+RETRY_S = 1.0
+# How often the log is copied and synced: what a power cut may cost.
+KEEP_S = 5.0
+LOG_LIMIT_BYTES = 32 << 20
+_BUSY_S = 0.2
+
+
+class RunFileRecorder(Recorder):
+    """Writes one run into one file. `hand_over` is for the slot thread; the rest is not."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        header: RunHeader,
+        *,
+        flush_s: float = 0.25,
+        on_problem: Callable[[str], None] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.header = header
+        self._log = self.path.with_name(self.path.name + "-wal")
+        self.written = 0
+        """Records that are in the file: slots, events and late rewards."""
+        self.problems = 0
+        """How often something went wrong, each told once."""
+        self._flush_s = flush_s
+        self._on_problem = on_problem
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._put = self._queue.put
+        self._size = self._queue.qsize
+        self._refused = 0  # counted by the slot thread, …
+        self._dropped = 0  # … and by the writer: no count has two owners
+        self._waiting: list[Item] = []
+        self._early: list[LateReward] = []
+        self._last_slot = 0
+        self._last_start_s = header.started_clock_s
+        self._trouble_since: float | None = None
+        self._dropped_before = 0
+        self._gone = False
+        self._bad_told = False
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._keep_now = threading.Event()
+        self._give_up_at = 0.0
+        self._lock: FileLock | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._writer = threading.Thread(target=self._write, name="run-file-writer", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="run-file-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Create the file with its header, and begin to write; InputOutputError if that fails."""
+        self._lock = _create(self.path, self.header)
+        try:
+            self._connection = _open(self.path)
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise failed(self.path, error) from error
+        self._writer.start()
+        self._keeper.start()
+
+    def hand_over(self, item: Item) -> None:
+        """Take a record from the slot thread: returns at once, whatever the disk does."""
+        if self._size() < KEPT:
+            self._put(item)
+        else:  # the writer hangs in the disk: what came first is kept
+            self._refused += 1
+
+    @property
+    def lost(self) -> int:
+        """Records that are not in the file and will never be."""
+        return self._refused + self._dropped
+
+    @property
+    def pending(self) -> int:
+        """Records on their way to the file."""
+        return self._size() + len(self._waiting) + len(self._early)
+
+    def throttle(self) -> None:
+        """Wait while the writer is far behind, so that a run without a clock outruns no disk.
+
+        Never on a wall clock, and not for a disk in trouble: control goes on.
+        """
+        while self.pending > AHEAD and self._trouble_since is None and self._writer.is_alive():
+            self._wake.set()
+            time.sleep(0.002)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Write what is left, make one single file of it, and let go of it."""
+        if self._lock is None:
+            return
+        self._give_up_at = time.monotonic() + timeout
+        self._stopping.set()
+        self._wake.set()
+        self._writer.join(timeout + 2 * _BUSY_S)
+        if self._writer.is_alive():  # it goes on, and keeps the lock, as long as the process lives
+            if self.pending:
+                self._report(
+                    f"{self.path}: the disk did not answer within {timeout:g} s; "
+                    f"{self.pending} records may be lost"
+                )
+            return
+        self._lock.release()
+        self._lock = None
+
+    # What follows runs in the writer's thread.
+
+    def _write(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.wait(self._flush_s if self._trouble_since is None else RETRY_S)
+            self._wake.clear()
+            self._round()
+        self._round()
+        while self._waiting and time.monotonic() + RETRY_S < self._give_up_at:
+            time.sleep(RETRY_S)
+            self._round()
+        self._finish()
+
+    def _round(self) -> None:
+        """Take over what has come in, commit it, and keep what cannot be within bounds."""
+        take = self._queue.get_nowait
+        self._waiting.extend([take() for _ in range(self._size())])
+        self._flush()
+        self._check_log()
+        self._check_place()
+        excess = len(self._waiting) - KEPT
+        if excess > 0:  # the newest are what a restart needs
+            self._dropped += excess
+            del self._waiting[:excess]
+
+    def _flush(self) -> None:
+        while self._waiting:
+            chunk = self._waiting[:CHUNK]
+            try:
+                refused = self._commit(chunk)
+            except Exception as error:  # whatever it is, it must not end the writer's thread
+                self._begin_trouble(error)
+                return
+            del self._waiting[: len(chunk)]
+            self.written += len(chunk) - refused
+            self._end_trouble()
+
+    def _commit(self, chunk: Sequence[Item]) -> int:
+        """Write the records in one transaction; returns how many no file could ever take.
+
+        An error that leaves here is not the records' but the disk's: to be tried again.
+        """
+        slots = [item for item in chunk if type(item) is SlotRecord]
+        events = [item for item in chunk if type(item) is Event]
+        late = [item for item in chunk if type(item) is LateReward]
+        if self._connection is None:
+            self._connection = _open(self.path)
+        connection, early, dropped = self._connection, self._early, 0
+        bad = [f"{item!r} is no record" for item in chunk if type(item) not in _RECORDS]
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            try:
+                connection.executemany(INSERT_SLOT, slots)
+                connection.executemany(INSERT_EVENT, events)
+            except _DEFECTS:  # a value or a slot number that cannot be: find it, keep the others
+                connection.execute("ROLLBACK")
+                connection.execute("BEGIN IMMEDIATE")
+                bad += _insert_singly(connection, slots, events)
+            if slots:
+                self._last_slot, self._last_start_s = slots[-1].slot, slots[-1].start_s
+            if late or early:
+                early, dropped = self._complete(connection, [*early, *late])
+            connection.execute("COMMIT")
+        except Exception:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+        # Early ones are pending still, and those that waited have now been written.
+        settled = len(self._early) - len(early)
+        self._early = early
+        if bad and not self._bad_told:  # a defect of ours would repeat it every slot
+            self._bad_told = True
+            self._report(f"{self.path}: {len(bad)} records cannot be written: {bad[0]}")
+        self._dropped += len(bad) + dropped
+        return len(bad) + dropped - settled
+
+    def _complete(
+        self, connection: sqlite3.Connection, late: list[LateReward]
+    ) -> tuple[list[LateReward], int]:
+        """Complete the rows of late rewards; returns those whose row is still to come.
+
+        The second value counts those whose row was lost, or had no place in the file.
+        """
+        early: list[LateReward] = []
+        dropped = 0
+        for item in late:
+            try:
+                rows = connection.execute(COMPLETE_SLOT, item).rowcount
+            except _DEFECTS:
+                rows, dropped = 1, dropped + 1
+            if rows == 0 and item.slot > self._last_slot:
+                early.append(item)
+            elif rows == 0:
+                dropped += 1
+        return early, dropped
+
+    def _check_log(self) -> None:
+        """Copy the log here if the keeper cannot keep up with a run that has no clock."""
+        if self._connection is not None and self._trouble_since is None:
+            with suppress(OSError, sqlite3.Error):
+                if self._log.stat().st_size > LOG_LIMIT_BYTES:
+                    _copy_log(self._connection)
+
+    def _check_place(self) -> None:
+        """Notice that the file was deleted or moved: it can be written still, but not found."""
+        gone = self._lock is not None and not self._lock.is_of(self.path)
+        if gone and not self._gone:
+            self._report(
+                f"{self.path}: the run file was removed or renamed while it is written; "
+                "what follows may be lost. Restart to begin a new one"
+            )
+        self._gone = gone
+
+    def _begin_trouble(self, error: Exception) -> None:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_FULL) != sqlite3.SQLITE_FULL:
+            self._disconnect()  # a file that came back is another one to SQLite
+        if self._trouble_since is None:
+            self._trouble_since = time.monotonic()
+            self._dropped_before = self.lost
+            self._report(
+                f"{self.path}: recording has stopped: {error}; control goes on, up to {KEPT} "
+                f"records wait in memory, and every {RETRY_S:g} s it is tried again"
+            )
+
+    def _end_trouble(self) -> None:
+        if self._trouble_since is None:
+            return
+        lasted = time.monotonic() - self._trouble_since
+        lost = self.lost - self._dropped_before
+        self._trouble_since = None
+        told = f"recording goes on after {lasted:.1f} s; {lost} records were lost"
+        event = Event(self._last_slot, self._last_start_s, EventKind.RECORDING, told, float(lost))
+        self._waiting.append(event)
+        self._tell(f"{self.path}: {told}")
+
+    def _finish(self) -> None:
+        """Stop the keeper, leave one single file, and say what is not in it."""
+        left = self.pending
+        if left:
+            self._dropped += left
+            self._waiting, self._early = [], []
+            self._report(f"{self.path}: {left} records could not be written and are lost")
+        self._keep_now.set()
+        self._keeper.join(max(0.0, self._give_up_at - time.monotonic()))
+        if self._connection is not None:
+            with suppress(sqlite3.Error):  # the log stays beside the file then, and is read with it
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _report(self, message: str) -> None:
+        self.problems += 1
+        self._tell(message)
+
+    def _tell(self, message: str) -> None:
+        if self._on_problem is not None:
+            with suppress(Exception):  # whoever listens cannot stop the recording
+                self._on_problem(message)
+
+    # What follows runs in the keeper's thread.
+
+    def _keep(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while not self._stopping.is_set():
+            self._keep_now.wait(KEEP_S)
+            if self._stopping.is_set():
+                break
+            try:
+                connection = connection or _open(self.path)
+                _copy_log(connection)
+            except sqlite3.Error:  # the log grows meanwhile, until the writer has that trouble too
+                if connection is not None:
+                    with suppress(sqlite3.Error):
+                        connection.close()
+                connection = None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+
+_RECORDS = (SlotRecord, Event, LateReward)
+# What SQLite and its binding raise for a record that no file could take.
+_DEFECTS = (
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    sqlite3.DataError,
+    sqlite3.NotSupportedError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+
+
+def _insert_singly(
+    connection: sqlite3.Connection, slots: Sequence[SlotRecord], events: Sequence[Event]
+) -> list[str]:
+    """Insert record by record; returns what is wrong with those that cannot be."""
+    bad: list[str] = []
+    for statement, items in ((INSERT_SLOT, slots), (INSERT_EVENT, events)):
+        for item in items:
+            try:
+                connection.execute(statement, item)
+            except _DEFECTS as error:
+                bad.append(f"slot {item.slot}: {error}")
+    return bad
+
+
+def _copy_log(connection: sqlite3.Connection) -> None:
+    """Copy the log into the database without keeping the writer waiting, and sync both.
+
+    What is committed meanwhile is copied in another go: only a log that was copied to its end
+    is begun anew, and so stays short.
+    """
+    for _ in range(5):
+        _busy, length, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if copied >= length:
+            return
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """A connection that writes an existing run file, for one thread at a time."""
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        timeout=_BUSY_S,
+        check_same_thread=False,
+    )
+    try:
+        # Commits reach the page cache, copies of the log the disk: safe in a crash of ours at
+        # once, in a power cut up to the last copy.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
+        # Reading opens the log: readers know by it that the run is not over.
+        connection.execute("SELECT count(*) FROM header").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(path: Path, header: RunHeader) -> FileLock:
+    """Make a run file that holds just the header, locked; the name appears when it is complete."""
+    part = path.parent / f".{path.name}.{os.getpid()}.part"
+    try:
+        with suppress(FileNotFoundError):
+            part.unlink()
+        lock = FileLock(part, create=True)
+    except OSError as error:
+        raise failed(path, error) from error
+    try:
+        connection = sqlite3.connect(part, isolation_level=None)
+        try:
+            connection.execute("BEGIN")
+            for statement in CREATE:
+                connection.execute(statement)
+            connection.executemany(INSERT_HEADER, header.rows())
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL")
+        finally:
+            connection.close()
+        _give_name(part, path)
+    except (OSError, sqlite3.Error, InputOutputError) as error:
+        lock.release()
+        raise (error if isinstance(error, InputOutputError) else failed(path, error)) from error
+    finally:
+        for end in ("", "-journal", "-wal", "-shm"):
+            with suppress(OSError):
+                part.with_name(part.name + end).unlink()
+    return lock
+
+
+def _give_name(part: Path, path: Path) -> None:
+    """Move a file to a name, never onto another one."""
+    taken = InputOutputError(
+        f"{path}: there is a file already, and a run never overwrites one; choose another name"
+    )
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise taken from None
+    except OSError:  # a file system without links, as on most memory cards for other machines
+        if path.exists():
+            raise taken from None
+        part.rename(path)
