@@ -11,13 +11,23 @@ LOCK := requirements.lock
 LOCK_VENV := $(VENV)-lock
 APT_LIST := tests/apt-packages.txt
 
+# Where `make install` puts things. DESTDIR goes before every path, for packages and images.
+PREFIX ?= /opt/macontrol
+CONFDIR ?= /etc/macontrol
+BINDIR ?= /usr/local/bin
+UNITDIR ?= /usr/local/lib/systemd/system
+UDEVDIR ?= /usr/local/lib/udev/rules.d
+DOCDIR ?= /usr/local/share/doc/macontrol
+INSTALL_PIP = '$(DESTDIR)$(PREFIX)/bin/python' -m pip --disable-pip-version-check
+UNITS := macontrol.service macontrol@.service
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lock apt clean
+.PHONY: help demo test lock apt install install-program install-service uninstall clean
 
 help: ## list the targets
 	@echo "Targets (variables: PYTHON=$(PYTHON) VENV=$(VENV) PYTEST_ARGS=$(PYTEST_ARGS)):"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 demo: $(VENV)/.stamp-run ## run the controller on the simulated bench
 	$(BIN)/macontrol --backend sim
@@ -82,6 +92,59 @@ apt: ## install the Debian packages the tests use (as root; else says which are 
 	install="apt-get install -qq -y --no-install-recommends$$missing"; \
 	$$install >/dev/null 2>&1 || { apt-get update -qq && $$install >/dev/null; } \
 	  || echo "Could not install$$missing; some tests will skip."
+
+install: install-program install-service ## install into PREFIX=/opt/macontrol, with the service
+
+install-program:
+	$(create_venv)
+	@test -z "$$(ls -A '$(DESTDIR)$(PREFIX)' 2>/dev/null)" \
+	  || test -f '$(DESTDIR)$(PREFIX)/pyvenv.cfg' || { \
+	  echo "$(DESTDIR)$(PREFIX) holds something else; name another folder with PREFIX=" >&2; \
+	  exit 1; }
+	$(PYTHON) -m venv '$(DESTDIR)$(PREFIX)'
+	$(INSTALL_PIP) install -q -c $(LOCK) setuptools
+	@# From a copy, so that nothing of another user's is left in the checkout; anew each time, as
+	@# the version alone does not tell whether something has changed.
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT \
+	  && cp -RL pyproject.toml LICENSE $(wildcard README.md) src "$$copy" \
+	  && $(INSTALL_PIP) uninstall -q -y macontrol 2>/dev/null \
+	  && $(INSTALL_PIP) install -q -c $(LOCK) --no-build-isolation "$$copy"
+	@# The command must name the interpreter where it will be, not where it was put together.
+	sed -i '1s|^#!.*|#!$(PREFIX)/bin/python|' '$(DESTDIR)$(PREFIX)/bin/macontrol'
+	install -d '$(DESTDIR)$(BINDIR)'
+	ln -sfn '$(PREFIX)/bin/macontrol' '$(DESTDIR)$(BINDIR)/macontrol'
+
+install-service:
+	install -d '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(UDEVDIR)' '$(DESTDIR)$(DOCDIR)' \
+	  '$(DESTDIR)$(CONFDIR)'
+	@for unit in $(UNITS); do \
+	  sed -e 's|/opt/macontrol/|$(PREFIX)/|g' -e 's|/etc/macontrol/|$(CONFDIR)/|g' \
+	    "systemd/$$unit" > '$(DESTDIR)$(UNITDIR)/'"$$unit"; \
+	  chmod 644 '$(DESTDIR)$(UNITDIR)/'"$$unit"; \
+	done
+	install -m 644 systemd/70-macontrol.rules '$(DESTDIR)$(UDEVDIR)'
+	install -m 644 systemd/README.md systemd/hardware.conf '$(DESTDIR)$(DOCDIR)'
+	@for file in macontrol.env example.toml; do \
+	  to='$(DESTDIR)$(CONFDIR)/'"$$file"; \
+	  if [ ! -e "$$to" ]; then install -m 644 "systemd/$$file" "$$to"; \
+	  elif ! cmp -s "systemd/$$file" "$$to"; then \
+	    install -m 644 "systemd/$$file" "$$to.new"; \
+	    echo "$$to was changed and is kept; the one of this version is $$to.new"; \
+	  fi; \
+	done
+	@[ -n '$(DESTDIR)' ] || [ ! -d /run/systemd/system ] || { systemctl daemon-reload; \
+	  udevadm control --reload 2>/dev/null && udevadm trigger --subsystem-match=tty; true; }
+	@echo "Start it with: systemctl enable --now macontrol (guide: $(DOCDIR)/README.md)"
+
+uninstall: ## remove what `make install` put there; settings and recorded runs stay
+	@[ -n '$(DESTDIR)' ] || [ ! -d /run/systemd/system ] || { \
+	  systemctl disable --now macontrol.service; systemctl stop 'macontrol@*.service'; true; }
+	rm -f $(foreach unit,$(UNITS),'$(DESTDIR)$(UNITDIR)/$(unit)')
+	rm -f '$(DESTDIR)$(UDEVDIR)/70-macontrol.rules' '$(DESTDIR)$(BINDIR)/macontrol'
+	rm -rf '$(DESTDIR)$(DOCDIR)'
+	@if [ -f '$(DESTDIR)$(PREFIX)/pyvenv.cfg' ]; then rm -rf '$(DESTDIR)$(PREFIX)'; fi
+	@[ -n '$(DESTDIR)' ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
+	@echo "Left as they are: $(CONFDIR) and /var/lib/macontrol"
 
 clean: ## remove the virtual environment, build products and caches
 	rm -rf $(VENV) $(LOCK_VENV) build dist src/*.egg-info

@@ -155,7 +155,7 @@ def _told(file: int) -> str:
     try:
         holder: dict[str, Any] = json.loads(os.pread(file, 65536, 0))
         pid, since, command = int(holder["pid"]), str(holder["since"]), str(holder["command"])
-        current = holder.get("born") == _birth(pid)
+        current = _is_running(pid, holder.get("born"))
     except (OSError, ValueError, KeyError, TypeError):
         current, pid, since, command = False, 0, "", ""
     if not current:
@@ -178,6 +178,20 @@ def _birth(pid: int) -> str | None:
     except OSError:
         return None
     return words[19]
+
+
+def _is_running(pid: int, born: object) -> bool:
+    """Whether that very process still runs; one whose birth is hidden from us is believed."""
+    now = _birth(pid)
+    if now is not None:
+        return now == born
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _unit(pid: int) -> str | None:

@@ -1,0 +1,124 @@
+"""The units as `make install` puts them: systemd knows every key, and they expose little."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+UNITS = ("macontrol.service", "macontrol@.service")
+# verify wants the program to be there: it is, in the environment that runs this test.
+PREFIX = Path(sys.executable).parents[1]
+
+needs_analyze = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)"
+)
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+pytestmark = needs_make
+
+
+def make(target: str, root: Path) -> str:
+    done = subprocess.run(
+        ["make", "-C", str(REPOSITORY), target, f"DESTDIR={root}", f"PREFIX={PREFIX}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Path:
+    """The folder the units were installed in."""
+    make("install-service", tmp_path)
+    return tmp_path / "usr/local/lib/systemd/system"
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@needs_analyze
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_knows_every_line(units: Path, unit: str) -> None:
+    done = analyze("verify", "--recursive-errors=yes", "--man=no", str(units / unit))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@needs_analyze
+def test_a_mistyped_key_would_be_found(units: Path) -> None:
+    unit = units / UNITS[0]
+    unit.write_text(unit.read_text().replace("WatchdogSec=", "WatchDogSec="))
+    done = analyze("verify", "--recursive-errors=yes", "--man=no", str(unit))
+    assert done.returncode != 0
+    assert "WatchDogSec" in done.stderr
+
+
+@needs_analyze
+@pytest.mark.parametrize("unit", UNITS)
+def test_little_is_exposed(units: Path, unit: str) -> None:
+    done = analyze("security", "--offline=true", "--threshold=25", "--no-pager", str(units / unit))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_analyze
+def test_a_stage_on_a_port_verifies_with_its_drop_in(units: Path) -> None:
+    folder = units / "macontrol@.service.d"
+    folder.mkdir()
+    shutil.copy(REPOSITORY / "systemd/hardware.conf", folder)
+    # In the port's place a unit that is there on every machine: a device is only where it is.
+    text = (folder / "hardware.conf").read_text()
+    assert text.count(r"dev-macontrol\x2dstage\x2d%i.device") == 3
+    (folder / "hardware.conf").write_text(
+        text.replace(r"dev-macontrol\x2dstage\x2d%i.device", "basic.target")
+    )
+    done = analyze("verify", "--recursive-errors=yes", "--man=no", str(units / UNITS[1]))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_both_units_are_alike_but_for_the_stage() -> None:
+    one, many = ((REPOSITORY / "systemd" / unit).read_text().splitlines() for unit in UNITS)
+    differing = {line.split("=")[0] for line in set(one) ^ set(many) if line[:1] != "#"}
+    assert differing == {
+        "Description",
+        "EnvironmentFile",
+        "ExecStart",
+        "StateDirectory",
+        "WorkingDirectory",
+    }
+
+
+def test_settings_that_were_changed_are_kept(tmp_path: Path) -> None:
+    make("install-service", tmp_path)
+    settings = tmp_path / "etc/macontrol/macontrol.env"
+    shipped = settings.read_text()
+    settings.write_text("MACONTROL_ARGS=--backend sim --seed 7\n")
+    told = make("install-service", tmp_path)
+    assert settings.read_text() == "MACONTROL_ARGS=--backend sim --seed 7\n"
+    assert settings.with_name("macontrol.env.new").read_text() == shipped
+    assert "was changed and is kept" in told
+
+
+def test_uninstalling_leaves_settings_alone(tmp_path: Path) -> None:
+    make("install-service", tmp_path)
+    make("uninstall", tmp_path)
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"macontrol.env", "example.toml"}
+
+
+@pytest.mark.skipif(shutil.which("udevadm") is None, reason="needs udevadm (Debian: udev)")
+def test_udev_understands_the_rules(units: Path) -> None:
+    rules = units.parents[1] / "udev/rules.d/70-macontrol.rules"
+    done = subprocess.run(["udevadm", "verify", rules], capture_output=True, text=True, check=False)
+    if "Unknown command verb" in done.stderr:
+        pytest.skip("udevadm verify came with systemd 254")
+    assert done.returncode == 0, done.stdout + done.stderr
