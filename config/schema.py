@@ -177,6 +177,7 @@ class Drift(Section):
 class Timing(Section):
     """How a slot is divided when it is run live."""
 
+    guard_share: Annotated[float, Field(ge=0, lt=1)]
     decision_share: Annotated[float, Field(gt=0, lt=1)]
     fault_patience_s: Positive
 
@@ -257,10 +258,11 @@ def _contradictions(config: Config) -> list[str]:
             f"set it below {physical.slot_duration_s:g}"
         )
     actuation_share = physical.actuation_time_s / physical.slot_duration_s
-    if actuation_share < 1 <= actuation_share + config.timing.decision_share:
+    kept_free = config.timing.guard_share + config.timing.decision_share
+    if actuation_share < 1 <= actuation_share + kept_free:
         found.append(
-            f"timing.decision_share: {config.timing.decision_share:g} of the slot and T_a leave "
-            f"nothing of it to measure in; set it below {1 - actuation_share:.3g}"
+            f"timing.decision_share: with timing.guard_share it keeps {kept_free:g} of the slot "
+            f"free, and T_a leaves only {1 - actuation_share:.3g} to measure in; lower them"
         )
     steps = length / algorithm.grid_spacing
     if steps > MAX_GRID_POINTS - 1:

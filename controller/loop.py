@@ -1,11 +1,12 @@
 """The slot loop: actuate, measure, decide, in step with absolute deadlines.
 
               s_t                    s_t + T_a                               s_t + T_s
-    ──────────┬──────────────────────┬────────────────────────────┬──────────┬──────
-              │ guard, stage         │ probe                      │ decide   │
+    ──────────┬──────────────────────┬──┬─────────────────────────┬──────────┬──────
+              │ guard, stage         │  │ probe                   │ decide   │
 
-What is late has a fixed outcome. The stage arrives after T_a: the slot has no measurement, and
-the antenna is where the stage says it is. The measurement is not ready: no observation now, and
+A short guard interval after T_a takes up what waking and commanding cost. What is late has a
+fixed outcome. The stage arrives after T_a and that interval: the slot has no measurement, and the
+antenna is where the stage says it is. The measurement is not ready: no observation now, and
 it is used for its own slot if it comes. The decision is late, or the process was stalled: the
 antenna holds, the slots that have begun are counted as missed, and the loop goes on at the next
 boundary. Slots are numbered by time, so a missed one leaves a gap in the numbers.
@@ -13,7 +14,6 @@ boundary. Slots are numbered by time, so a missed one leaves a gap in the number
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
@@ -24,6 +24,7 @@ from macontrol.controller.grid import Grid
 from macontrol.controller.guard import ROUNDING_MM, CommandRefusedError, Guard
 from macontrol.controller.moveucb import MoveUCB
 from macontrol.controller.policy import Decision, Policy
+from macontrol.controller.realtime import collect_garbage
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
 from macontrol.controller.tally import Tally
 from macontrol.controller.theory import SurfaceMeter
@@ -81,7 +82,9 @@ class SlotLoop:
         self._grid = Grid.from_config(config)
         self._wavelength_mm = config.physical.wavelength_mm
         self._slot_s = config.physical.slot_duration_s
-        self._actuation_s = config.physical.actuation_time_s
+        self._actuation_s = (
+            config.physical.actuation_time_s + config.timing.guard_share * self._slot_s
+        )
         self._measure_end_s = self._slot_s * (1.0 - config.timing.decision_share)
         self._rho_max = config.physical.rho_max
         self._patience_s = config.timing.fault_patience_s
@@ -144,7 +147,7 @@ class SlotLoop:
                 self._tell(slot - 1, EventKind.LATE_DECISION, "decided after the slot's end", late)
                 slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
             elif tally.slots % _COLLECT_EVERY_SLOTS == 0 and late < -_COLLECT_NEEDS_S:
-                gc.collect(0)
+                collect_garbage()
         return tally
 
     def _run_slot(

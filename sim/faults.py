@@ -25,6 +25,10 @@ from macontrol.hal import (
 )
 
 
+DEFAULT_FAULT_RATE = 0.001
+"""Faults a call of a stage or a probe."""
+
+
 class FaultPlan:
     """When a fault strikes, and which: decided by a seeded generator, call by call."""
 

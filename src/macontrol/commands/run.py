@@ -1,13 +1,85 @@
-"""Not written yet."""
+"""Run the controller on a bench, slot by slot, until told to stop."""
+
+from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-SUMMARY = "not written yet"
+from macontrol.commands.shared_arguments import (
+    add_config_arguments,
+    config_from,
+    positive_int,
+    positive_number,
+    seed_number,
+)
+from macontrol.config.errors import UsageError
+from macontrol.daemon import Daemon, RunOptions
+from macontrol.sim.faults import DEFAULT_FAULT_RATE
+
+SUMMARY = "run the controller (also with no command at all)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend")
+    parser.add_argument(
+        "--backend", choices=("sim",), required=True, help="what stands behind the controller"
+    )
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--slots", type=positive_int, metavar="N", help="run so many slots")
+    length.add_argument(
+        "--duration", type=positive_number, metavar="S", help="run for so many seconds"
+    )
+    parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
+    parser.add_argument(
+        "--fast", action="store_true", help="on a virtual clock, as quickly as it computes"
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="FILE",
+        help="the run file (default: one in the state folder; none with --fast)",
+    )
+    parser.add_argument(
+        "--cold", action="store_true", help="survey anew even if an earlier run is fresh"
+    )
+    parser.add_argument(
+        "--name", default="sim", metavar="NAME", help="of the bench: one controller each"
+    )
+    parser.add_argument(
+        "--regret", action="store_true", help="at the end, hold the run against the oracle"
+    )
+    parser.add_argument(
+        "--faults",
+        metavar="SEED[:RATE]",
+        type=_fault_plan,
+        help="make the bench fail at random, at this rate a slot (default 0.001)",
+    )
+    add_config_arguments(parser, policy=True)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    return 1
+    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
+    config = config_from(arguments, *seed)
+    if arguments.regret and arguments.slots is None and arguments.duration is None:
+        raise UsageError("--regret needs an end to the run: give --slots or --duration")
+    options = RunOptions(
+        name=arguments.name,
+        slots=arguments.slots,
+        duration_s=arguments.duration,
+        fast=arguments.fast,
+        run_file=arguments.run,
+        cold=arguments.cold,
+        regret=arguments.regret,
+        faults=arguments.faults,
+    )
+    return Daemon(config, options).run()
+
+
+def _fault_plan(text: str) -> tuple[int, float]:
+    seed, _, rate = text.partition(":")
+    try:
+        plan = int(seed), float(rate or DEFAULT_FAULT_RATE)
+    except ValueError:
+        plan = -1, 0.0
+    if plan[0] < 0 or not 0 <= plan[1] <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a seed with a rate, as in 7:0.001")
+    return plan

@@ -1,0 +1,165 @@
+"""The live view of a run on a terminal, drawn by a process of its own.
+
+Drawing takes milliseconds of Python, which the slot thread must not wait for. The run's process
+only sends a few numbers down a pipe four times a second; this module, run as
+`python -m macontrol.display.live_view`, reads them and draws.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from typing import Any, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.tally import Tally
+
+_INTERVAL_S = 0.25
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+class LiveView(Recorder):
+    """Feeds the drawing process; costs the slot thread one look at each event."""
+
+    def __init__(self, tally: Tally, facts: dict[str, Any]) -> None:
+        self._tally = tally
+        self._facts = facts
+        self._events: deque[str] = deque(maxlen=4)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._feed, name="live-view", daemon=True)
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "macontrol.display.live_view"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        self._thread.start()
+
+    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+        if isinstance(item, Event) and item.kind != EventKind.START:
+            self._events.append(f"slot {item.slot}: {item.kind}: {item.detail}")
+
+    def close(self) -> None:
+        """Draw the last state and leave it standing."""
+        self._ended.set()
+        self._thread.join(timeout=2.0)
+
+    def _feed(self) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        pipe = self._process.stdin
+        try:
+            ended = False
+            while not ended:
+                ended = self._ended.wait(_INTERVAL_S)
+                pipe.write(json.dumps(self._snapshot()) + "\n")
+                pipe.flush()
+            pipe.close()
+        except (BrokenPipeError, ValueError):
+            return  # the view has gone; the run goes on
+        self._process.wait(timeout=2.0)
+
+    def _snapshot(self) -> dict[str, Any]:
+        tally = self._tally
+        return {
+            **self._facts,
+            "slot": tally.slot,
+            "slots": tally.slots,
+            "position": tally.position,
+            "target": tally.target,
+            "reward": tally.reward,
+            "recent": tally.recent_reward,
+            "mean": tally.mean_reward,
+            "switches": tally.switches,
+            "travel": tally.travel,
+            "transit": tally.transit,
+            "late": [tally.late_arrivals, tally.late_rewards, tally.late_decisions, tally.missed],
+            "faults": [tally.invalid, tally.stage_faults, tally.probe_faults, tally.refused],
+            "phases": {
+                name: [phase.at(50), phase.at(99), phase.largest]
+                for name, phase in (
+                    ("wake-up", tally.wake),
+                    ("actuate", tally.actuate),
+                    ("measure", tally.measure),
+                    ("decide", tally.decide),
+                )
+            },
+            "events": list(self._events),
+        }
+
+
+def draw(state: dict[str, Any], history: deque[float], width: int) -> Panel:
+    """One picture of a run."""
+    slots = max(state["slots"], 1)
+    late, faults = state["late"], state["faults"]
+    numbers = Table.grid(padding=(0, 2))
+    rows = (
+        ("slot", f"{state['slot']}", "switches", f"{state['switches']}"),
+        ("position", f"{state['position']:.3f} λ", "travel", f"{state['travel']:.2f} λ"),
+        ("target", f"{state['target']:.3f} λ", "in transit", f"{state['transit'] / slots:.1%}"),
+        ("reward", f"{state['reward']:.3f}", "late", f"{sum(late)} ({late[3]} slots missed)"),
+        ("averaged", f"{state['recent']:.3f}", "faults", f"{sum(faults)}"),
+    )
+    for name, value, other, other_value in rows:
+        numbers.add_row(Text(name, "dim"), value, Text(other, "dim"), other_value)
+    phases = Table.grid(padding=(0, 2))
+    phases.add_row(
+        *(Text(head, "dim") for head in ("phase", "p50", "p99", "largest", "p99 of slot"))
+    )
+    for name, (p50, p99, largest) in state["phases"].items():
+        share = p99 / state["slot_s"]
+        bar = "█" * round(min(share, 1.0) * 20)
+        phases.add_row(name, _time(p50), _time(p99), _time(largest), f"{bar:<20} {share:.0%}")
+    parts: list[Any] = [
+        Text(_rail(state, width - 6), "cyan"),
+        Text(_sparkline(history, state["g_max"], width - 6), "green"),
+        numbers,
+        Text(),
+        phases,
+    ]
+    if state["events"]:
+        parts += [Text(), *(Text(line, "yellow") for line in state["events"])]
+    return Panel(Group(*parts), title=f"macontrol · {state['title']}", width=width)
+
+
+def _rail(state: dict[str, Any], width: int) -> str:
+    """The rail, with the antenna and its target on it."""
+    cells = ["─"] * width
+    for position, mark in ((state["target"], "○"), (state["position"], "●")):
+        cells[round(min(max(position / state["length"], 0.0), 1.0) * (width - 1))] = mark
+    return "".join(cells)
+
+
+def _sparkline(history: deque[float], top: float, width: int) -> str:
+    shown = list(history)[-width:]
+    scaled = (min(max(value / top, 0.0), 0.999) for value in shown)
+    return "".join(_BARS[int(value * len(_BARS))] for value in scaled)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def main(source: TextIO = sys.stdin) -> None:
+    """Draw what comes down the pipe until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's process decides when to end
+    console = Console()
+    history: deque[float] = deque(maxlen=400)
+    with Live(console=console, auto_refresh=False) as live:
+        for line in source:
+            state = json.loads(line)
+            if state["slots"]:
+                history.append(state["recent"])
+                live.update(draw(state, history, min(console.width, 96)), refresh=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What a run came to, as data and as a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from macontrol.controller.tally import Percentiles, Tally
+from macontrol.controller.theory import Verdict
+
+
+def summarise(tally: Tally, theory: dict[str, Verdict]) -> dict[str, Any]:
+    """The outcome of a run as plain data; positions in wavelengths, times in seconds."""
+    return {
+        "slots": tally.slots,
+        "reward_per_slot": _number(tally.mean_reward),
+        "travel": tally.travel,
+        "switches": tally.switches,
+        "transit_share": tally.transit / max(tally.slots, 1),
+        "late_arrivals": tally.late_arrivals,
+        "late_rewards": tally.late_rewards,
+        "late_decisions": tally.late_decisions,
+        "missed_slots": tally.missed,
+        "invalid_measurements": tally.invalid,
+        "stage_faults": tally.stage_faults,
+        "probe_faults": tally.probe_faults,
+        "refused_commands": tally.refused,
+        "wake_s": _percentiles(tally.wake),
+        "actuate_s": _percentiles(tally.actuate),
+        "measure_s": _percentiles(tally.measure),
+        "decide_s": _percentiles(tally.decide),
+        "theory": {name: asdict(verdict) for name, verdict in theory.items()},
+    }
+
+
+def print_summary(console: Console, summary: dict[str, Any]) -> None:
+    """Show the outcome to a person."""
+    table = Table(title=f"{summary['slots']} slots", show_header=False)
+    rows = [
+        ("reward a slot", _shown(summary["reward_per_slot"])),
+        ("of a fixed antenna", _shown(summary.get("fixed_antenna_reward"))),
+        ("gain over it", _shown(summary.get("gain_over_fixed"), "+.1%")),
+        ("regret a slot", _shown(summary.get("regret_per_slot"))),
+        ("travel", f"{summary['travel']:.2f} wavelengths"),
+        ("target switches", str(summary["switches"])),
+        ("share of slots in transit", f"{summary['transit_share']:.1%}"),
+        (
+            "late arrivals, rewards, decisions",
+            _joined(summary, "late_arrivals", "late_rewards", "late_decisions"),
+        ),
+        ("slots missed", str(summary["missed_slots"])),
+        ("invalid measurements", str(summary["invalid_measurements"])),
+        ("faults of stage, of probe", _joined(summary, "stage_faults", "probe_faults")),
+        ("wake-up p50 / p99 / p99.9", _times(summary["wake_s"])),
+        ("decide p50 / p99 / p99.9", _times(summary["decide_s"])),
+    ]
+    for name, value in rows:
+        if value:
+            table.add_row(name, value)
+    for verdict in summary["theory"].values():
+        if verdict["holds"] is not None:
+            told = "holds" if verdict["holds"] else "VIOLATED"
+            bounded = f"{verdict['value']:.4g} ≤ {verdict['bound']:.4g}: {told}"
+            table.add_row(verdict["statement"], bounded)
+    if summary.get("run_file"):
+        table.add_row("run file", str(summary["run_file"]))
+    console.print(table)
+
+
+def _percentiles(stream: Percentiles) -> dict[str, float | None]:
+    return {
+        "p50": _number(stream.at(50)),
+        "p99": _number(stream.at(99)),
+        "p99.9": _number(stream.at(99.9)),
+        "max": stream.largest,
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _shown(value: float | None, form: str = ".4f") -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def _joined(summary: dict[str, Any], *names: str) -> str:
+    return ", ".join(str(summary[name]) for name in names)
+
+
+def _times(percentiles: dict[str, float | None]) -> str:
+    values = (percentiles["p50"], percentiles["p99"], percentiles["p99.9"])
+    return " / ".join("–" if v is None else f"{v * 1e6:.0f} µs" for v in values)
