@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from macontrol import __version__
-from macontrol.commands import bench, replay, reproduce, run, simulate_map
+from macontrol.commands import bench, check, export, replay, reproduce, run, simulate_map
 from macontrol.config.errors import MacontrolError, UsageError
 
 
@@ -27,6 +27,8 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
+    "check": check,
+    "export": export,
     "replay": replay,
     "simulate-map": simulate_map,
     "reproduce": reproduce,

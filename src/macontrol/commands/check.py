@@ -1,0 +1,126 @@
+"""Check a configuration, and tell what follows from it.
+
+Nothing moves. The time of one decision is measured here and held against what the slot leaves for
+it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from macontrol.commands.shared_arguments import add_config_arguments, config_from
+from macontrol.config import Config
+from macontrol.config.errors import ConfigError
+from macontrol.controller.direct import DirectPosterior
+from macontrol.controller.grid import Grid
+from macontrol.controller.moveucb import MoveUCB
+from macontrol.controller.policies import make_policy
+from macontrol.controller.policy import Policy
+from macontrol.controller.survey import Survey
+from macontrol.sim.channel import survey_positions, survey_rewards
+
+SUMMARY = "check a configuration, and tell what follows from it"
+_TIMED_SLOTS = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_config_arguments(parser, policy=True)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    config = config_from(arguments)
+    survey = Survey(survey_positions(config), survey_rewards(config, config.run.seed))
+    policy = make_policy(config, survey)
+    decision = _decision_times(config, policy)
+    budget = config.timing.decision_share * config.physical.slot_duration_s
+    fits = float(np.quantile(decision, 0.99)) <= budget
+    Console().print(_table(config, policy, decision, budget, fits))
+    if not fits:
+        raise ConfigError(
+            "algorithm: one decision takes longer on this machine than the slot leaves for it; "
+            "lengthen physical.slot_duration_s, raise timing.decision_share, or coarsen "
+            "algorithm.grid_spacing"
+        )
+    return 0
+
+
+def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """How long observing and deciding take here, with a full window."""
+    grid, position = Grid.from_config(config), policy.start_position
+    warm_up = min(config.algorithm.window, 300)
+    slots = _TIMED_SLOTS if not _is_direct(policy) else 20
+    times = np.empty(slots)
+    for slot in range(1, warm_up + slots + 1):
+        reward = config.g_max * 0.5 * (1 + np.sin(position * 3))
+        begun = time.perf_counter()
+        policy.observe(slot, position, float(reward))
+        position = policy.decide(slot, position).position
+        if slot > warm_up:
+            times[slot - warm_up - 1] = time.perf_counter() - begun
+        if slot % 200 == 0:
+            position = float(grid.points[(slot * 37) % grid.size])
+    return times
+
+
+def _is_direct(policy: Policy) -> bool:
+    return isinstance(policy, MoveUCB) and isinstance(policy.posterior, DirectPosterior)
+
+
+def _table(
+    config: Config,
+    policy: Policy,
+    decision: np.ndarray[tuple[int], np.dtype[np.float64]],
+    budget: float,
+    fits: bool,
+) -> Table:
+    physical, algorithm = config.physical, config.algorithm
+    wavelength = physical.wavelength_mm
+    measured = (
+        physical.slot_duration_s * (1 - config.timing.decision_share - config.timing.guard_share)
+        - physical.actuation_time_s
+    )
+    stroke = f"{physical.rho_max:.5g} wavelengths, {physical.rho_max * wavelength:.4g} mm"
+    if physical.rho_max < physical.nominal_reach * (1 - 1e-3):
+        stroke += f" (v·T_a would be {physical.nominal_reach:.5g})"
+    median, p99 = np.quantile(decision, (0.5, 0.99))
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    posterior = getattr(policy, "posterior", None)
+    rank = getattr(getattr(posterior, "features", None), "rank", None)
+    rows = [
+        ("wavelength", f"{wavelength:.4f} mm at {physical.carrier_frequency_hz / 1e9:g} GHz"),
+        (
+            "rail",
+            f"{physical.region_length:g} wavelengths, {physical.region_length * wavelength:.4g} mm",
+        ),
+        ("stroke", stroke),
+        (
+            "grid",
+            f"{config.grid_size} positions, {algorithm.grid_spacing * wavelength:.4g} mm apart",
+        ),
+        ("slots per traversal", f"{np.ceil(physical.region_length / physical.rho_max - 1e-9):.0f}"),
+        (
+            "slot",
+            f"{physical.slot_duration_s * 1e3:g} ms: {physical.actuation_time_s * 1e3:g} to move, "
+            f"{measured * 1e3:.3g} to measure, {budget * 1e3:.3g} to decide",
+        ),
+        (
+            "window",
+            f"{algorithm.window} samples, {algorithm.window * physical.slot_duration_s:g} s",
+        ),
+        ("largest reward", f"{config.g_max:.4f}, noise {config.noise_std:.4f}"),
+        ("policy", f"{algorithm.policy}, beta = {algorithm.beta_for(algorithm.policy):g}"),
+        ("kernel", f"{config.kernel.name}" + (f", {rank} features" if rank else "")),
+        ("one decision here", f"{median * 1e6:.0f} µs, p99 {p99 * 1e6:.0f} µs"),
+        ("fits the slot", f"yes, {p99 / budget:.0%} of its budget" if fits else "NO"),
+        ("memory", f"{resident:.0f} MB resident"),
+    ]
+    table = Table(title="what follows from this configuration", show_header=False)
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
