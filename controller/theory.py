@@ -149,10 +149,12 @@ def check_run(
 ) -> dict[str, Verdict]:
     """Hold a finished run against what the paper proves of every run of MoveUCB."""
     steps = np.abs(run.next_position - run.position)
+    # What was decided and what came of it: in a replay they are the same.
+    taken = np.abs(np.diff(run.position, prepend=run.start))
     lowest = min(run.position.min(), run.next_position.min())
     highest = max(run.position.max(), run.next_position.max())
     return verdicts(
-        longest_step=float(steps.max()),
+        longest_step=float(max(steps.max(), taken.max())),
         farthest_off=max(0.0, -float(lowest), float(highest) - length),
         travel=float(steps.sum()),
         transit=int(run.transit.sum()),

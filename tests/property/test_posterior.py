@@ -1,0 +1,125 @@
+"""Whatever comes, in whatever order: the posterior is the direct solve of the newest w samples."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import covariance, posterior
+
+from macontrol.config import Config, load_config
+from macontrol.controller.direct import DirectPosterior
+from macontrol.controller.grid import Grid
+from macontrol.controller.kernel import kernel_from_config
+from macontrol.controller.policies import make_posterior
+from macontrol.controller.posterior import WindowedPosterior
+
+PAPER = load_config()
+LENGTH = 6.0
+TOLERANCE = 1e-8
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    steps = draw(st.sampled_from([1, 2, 7, 60, 150]))
+    return PAPER.replace(
+        physical__actuator_speed_m_per_s=100.0,
+        physical__stroke="auto",
+        kernel__name=draw(st.sampled_from(["physics", "se", "const-se", "nonoscillatory"])),
+        kernel__fringe_periods=draw(
+            st.sampled_from([(4.15, 1.81, 1.04), (0.5, 0.6, 0.7), (9.0, 3.0, 0.9)])
+        ),
+        kernel__se_length=draw(st.sampled_from([0.2, 0.5, 4.0])),
+        algorithm__grid_spacing=LENGTH / steps,
+        algorithm__window=draw(st.integers(1, 40)),
+        algorithm__ridge=draw(st.sampled_from([0.01, 0.1, 3.0])),
+        survey__samples=2,
+    )
+
+
+positions = st.one_of(
+    st.sampled_from([0.0, 1.2, 3.0, 6.0]),
+    st.floats(0.0, LENGTH),
+)
+rewards = st.floats(-10.0, 10.0)
+
+
+@given(
+    config=configs(),
+    scale=st.sampled_from([1e-3, 1.0, 30.0]),
+    samples=st.lists(st.tuples(positions, rewards), min_size=1, max_size=90),
+    lateness=st.lists(st.integers(0, 12), min_size=90, max_size=90),
+    repeats=st.lists(st.integers(0, 89), max_size=5),
+)
+@settings(max_examples=150)
+def test_it_is_the_direct_solve_of_the_newest_samples(
+    config: Config,
+    scale: float,
+    samples: list[tuple[float, float]],
+    lateness: list[int],
+    repeats: list[int],
+) -> None:
+    arrival = sorted(range(len(samples)), key=lambda slot: slot + lateness[slot])
+    subject = make_posterior(config, scale)
+    assert isinstance(subject, WindowedPosterior)
+    plain = DirectPosterior(
+        kernel_from_config(config.kernel),
+        Grid.from_config(config),
+        sigma_f2=scale,
+        ridge=config.algorithm.ridge,
+        window=config.algorithm.window,
+    )
+    for both in (subject, plain):
+        for count, slot in enumerate(arrival):
+            both.observe(slot, *samples[slot])
+            if count in repeats:
+                both.observe(slot, 1.0, 9.0)
+    newest = sorted(arrival)[-config.algorithm.window :]
+    assert subject.slots == newest
+    x = np.array([samples[slot][0] for slot in newest])
+    r = np.array([samples[slot][1] for slot in newest])
+    mean, variance = posterior(
+        covariance(config.kernel),
+        x,
+        r,
+        subject.grid.points,
+        sigma_f2=scale,
+        ridge=config.algorithm.ridge,
+    )
+    size = max(1.0, float(np.abs(r).max()))
+    for both in (subject, plain):
+        assert np.abs(both.mean - mean).max() <= TOLERANCE * size
+        assert np.abs(both.variance - variance).max() <= TOLERANCE * scale
+    assert subject.variance.min() >= -TOLERANCE * scale
+    assert subject.variance.max() <= scale * (1 + TOLERANCE)
+
+
+@given(
+    samples=st.lists(st.tuples(positions, rewards), min_size=2, max_size=40),
+    factor=st.floats(1e-3, 1e3),
+)
+@settings(max_examples=50)
+def test_the_mean_is_linear_in_the_rewards_and_the_variance_blind_to_them(
+    samples: list[tuple[float, float]], factor: float
+) -> None:
+    config = PAPER.replace(algorithm__grid_spacing=0.05)
+    first, second = make_posterior(config, 1.0), make_posterior(config, 1.0)
+    for slot, (position, reward) in enumerate(samples):
+        first.observe(slot, position, reward)
+        second.observe(slot, position, factor * reward)
+    size = factor * max(abs(reward) for _, reward in samples) + 1e-300
+    np.testing.assert_allclose(second.mean, factor * first.mean, rtol=0, atol=1e-9 * size)
+    np.testing.assert_allclose(second.variance, first.variance, rtol=0, atol=1e-12)
+
+
+@given(samples=st.lists(st.tuples(positions, rewards), min_size=1, max_size=60))
+@settings(max_examples=50)
+def test_a_sample_never_adds_uncertainty_while_the_window_fills(
+    samples: list[tuple[float, float]],
+) -> None:
+    subject = make_posterior(PAPER.replace(algorithm__grid_spacing=0.05), 2.0)
+    before = subject.variance.copy()
+    for slot, sample in enumerate(samples):
+        subject.observe(slot, *sample)
+        assert (subject.variance <= before + 1e-9).all()
+        before = subject.variance.copy()
