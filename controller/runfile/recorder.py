@@ -35,8 +35,10 @@ Item: TypeAlias = SlotRecord | Event | LateReward
 
 # As many records are kept in memory while they cannot be written; about 100 MB.
 KEPT = 200_000
-# A run without a clock waits for the writer beyond this.
-AHEAD = 50_000
+# A run without a clock waits for the writer beyond so many records or seconds. A slot thread that
+# never sleeps leaves the writer a row every switch of threads, so it has to be waited for.
+AHEAD = 20_000
+AHEAD_S = 0.4
 # Rows a transaction: so a nearly full disk still takes what fits, and no transaction is long.
 CHUNK = 5_000
 RETRY_S = 1.0
@@ -77,6 +79,7 @@ class RunFileRecorder(Recorder):
         self._last_start_s = header.started_clock_s
         self._trouble_since: float | None = None
         self._dropped_before = 0
+        self._level_at = time.monotonic()  # when all that had been handed over was written
         self._gone = False
         self._bad_told = False
         self._wake = threading.Event()
@@ -117,13 +120,15 @@ class RunFileRecorder(Recorder):
         return self._size() + len(self._waiting) + len(self._early)
 
     def throttle(self) -> None:
-        """Wait while the writer is far behind, so that a run without a clock outruns no disk.
+        """Wait for a writer that is behind, so that a run without a clock outruns no disk.
 
         Never on a wall clock, and not for a disk in trouble: control goes on.
         """
-        while self.pending > AHEAD and self._trouble_since is None and self._writer.is_alive():
-            self._wake.set()
-            time.sleep(0.002)
+        now = time.monotonic()
+        if now - self._level_at > AHEAD_S or self.pending > AHEAD:
+            while self._level_at < now and self._trouble_since is None and self._writer.is_alive():
+                self._wake.set()
+                time.sleep(0.001)
 
     def close(self, timeout: float = 5.0) -> None:
         """Write what is left, make one single file of it, and let go of it."""
@@ -161,6 +166,8 @@ class RunFileRecorder(Recorder):
         take = self._queue.get_nowait
         self._waiting.extend([take() for _ in range(self._size())])
         self._flush()
+        if not self._waiting:
+            self._level_at = time.monotonic()
         self._check_log()
         self._check_place()
         excess = len(self._waiting) - KEPT

@@ -1,0 +1,194 @@
+"""Export a run file: as a table, as arrays, or as the reward map that `macontrol replay` takes.
+
+  csv   one row a slot (with --events: one row an event), to a file or to standard output
+  npz   one array a column, the events as arrays event_…, the header as JSON in `header`
+  map   the rewards everywhere on the rail in every slot. Only a run on the simulated bench has
+        one: its world is made again from config and seed. Any other run knows the reward only
+        where the antenna was.
+
+Positions are in wavelengths, times in seconds; start_s is on the run's own clock, unix_s in UTC.
+A run can be exported while it goes on: what is written is the run up to now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.commands.shared_arguments import positive_int
+from macontrol.config import Config
+from macontrol.config.errors import DataError, InputOutputError, UsageError
+from macontrol.controller.record import Event
+from macontrol.controller.runfile import OpenRun
+from macontrol.controller.runfile.schema import SLOT_COLUMNS
+from macontrol.sim.rewardmap import RewardMap, simulate_map
+
+SUMMARY = "write a recorded run as csv, npz, or a reward map"
+
+MAP_LIMIT_BYTES = 2 << 30
+SIMULATED_BACKEND = "sim"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run file")
+    parser.add_argument("--format", choices=("csv", "npz", "map"), required=True)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the file to write (csv: default is to print)"
+    )
+    parser.add_argument("--events", action="store_true", help="csv: the events, not the slots")
+    parser.add_argument(
+        "--slots", type=positive_int, metavar="N", help="map: only the first N slots"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    form, out = arguments.format, arguments.out
+    if arguments.events and form != "csv":
+        raise UsageError("--events goes with --format csv; npz always holds the events")
+    if arguments.slots and form != "map":
+        raise UsageError("--slots goes with --format map")
+    if out is None and form != "csv":
+        raise UsageError(f"--format {form} needs --out FILE")
+    if out is not None and out.exists() and arguments.run.exists() and out.samefile(arguments.run):
+        raise UsageError(f"--out {out}: is the run file itself; choose another name")
+    with OpenRun(arguments.run) as run:
+        if form == "csv":
+            write = write_events if arguments.events else write_slots
+            if out is None:
+                write(sys.stdout, run)
+                sys.stdout.flush()
+            else:
+                with _whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+                    write(file, run)
+        elif form == "npz":
+            with _whole(out) as part, part.open("wb") as file:
+                write_arrays(file, run)
+        else:
+            config = run.header.config
+            world = reward_map(run, config, arguments.slots)
+            world.save(out, seed=run.header.seed, config=config)
+    return 0
+
+
+def write_slots(file: TextIO, run: OpenRun) -> None:
+    """One row a slot; an empty field where there is no value, 0 and 1 for no and yes."""
+    names = [column.name for column in SLOT_COLUMNS]
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["unix_s", *names])
+    start = names.index("start_s")
+    writer.writerows((_unix_s(run, row[start]), *row) for row in run.rows(names))
+
+
+def write_events(file: TextIO, run: OpenRun) -> None:
+    """One row an event."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["unix_s", *Event._fields])
+    writer.writerows((_unix_s(run, event.time_s), *event) for event in run.events())
+
+
+def write_arrays(file: IO[bytes], run: OpenRun) -> None:
+    """One array a column. They are read and written one by one: a long run is larger than memory.
+
+    NaN stands for no number, "" for no word.
+    """
+    events = run.events()
+    number, word = np.dtype(np.float64), np.dtype(np.str_)
+    kinds = {"slot": np.dtype(np.int64), "time_s": number, "kind": word, "detail": word}
+    header = {key: json.loads(value) for key, value in run.header.rows()}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        _put(archive, "header", np.array(json.dumps(header)))
+        for column in SLOT_COLUMNS:
+            _put(archive, column.name, run.columns([column.name])[column.name])
+        for name in Event._fields:
+            values = [getattr(event, name) for event in events]
+            _put(archive, f"event_{name}", np.array(values, kinds.get(name, number)))
+
+
+def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> RewardMap:
+    """The world that a run on the simulated bench was in, made again from config and seed."""
+    if run.header.backend != SIMULATED_BACKEND:
+        raise DataError(
+            f"{run.path}: a run on {run.header.backend} knows the reward only where the antenna "
+            "was, not everywhere on the rail, so it makes no reward map; export it as csv or npz"
+        )
+    if run.count == 0:
+        raise DataError(f"{run.path}: holds no slot yet")
+    if run.first_slot != 1:
+        raise DataError(
+            f"{run.path}: begins at slot {run.first_slot}, since it took up an earlier run "
+            f"({run.header.resumed_from or 'unknown'}); export a run that begins at slot 1, or "
+            "write the world with `macontrol simulate-map`"
+        )
+    wanted = min(run.last_slot, slots or run.last_slot)
+    most = MAP_LIMIT_BYTES // (8 * config.grid_size)
+    if wanted > most:
+        raise DataError(
+            f"{run.path}: a map of {wanted} slots × {config.grid_size} positions takes "
+            f"{wanted * config.grid_size * 8 / 2**30:.1f} GiB, and {MAP_LIMIT_BYTES / 2**30:g} "
+            f"GiB is the limit; export its beginning with --slots {most} or fewer"
+        )
+    world = simulate_map(config, run.header.seed, wanted)
+    if run.header.survey is not None:
+        survey = run.header.survey
+        world = replace(world, survey_position=survey.position, survey_reward=survey.reward)
+    seen, off = _differing(run, config, world)
+    if off:
+        print(
+            f"macontrol: {run.path}: {off} of {seen} recorded rewards are not those of the map; "
+            f"the run was of macontrol {run.header.version}, whose world may be another one",
+            file=sys.stderr,
+        )
+    return world
+
+
+def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int]:
+    """How many recorded rewards can be compared with the map's, and how many differ."""
+    slots = run.columns(["slot", "position", "reward"])
+    steps = slots["position"] / config.algorithm.grid_spacing
+    with np.errstate(invalid="ignore"):
+        usable = (slots["slot"] <= world.slots) & np.isfinite(slots["reward"])
+        usable &= np.abs(steps - np.rint(steps)) < 1e-6
+    number, place = slots["slot"][usable] - 1, np.rint(steps[usable]).astype(np.intp)
+    expected = world.reward[number, np.clip(place, 0, config.grid_size - 1)] + world.noise[number]
+    off = np.abs(expected - slots["reward"][usable]) > 1e-6 * config.g_max
+    return int(usable.sum()), int(off.sum())
+
+
+def _unix_s(run: OpenRun, clock_s: float | None) -> float | None:
+    return None if clock_s is None else run.header.wall_s(clock_s)
+
+
+def _put(archive: zipfile.ZipFile, name: str, array: NDArray[np.generic]) -> None:
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A file to write that takes its name only once it is complete."""
+    part = path.parent / f".{path.name}.{os.getpid()}.part"
+    try:
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise InputOutputError(
+            f"{path}: cannot be written: {error.strerror or error}; "
+            "choose a folder that exists, can be written to and has room"
+        ) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()

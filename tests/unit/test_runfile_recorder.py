@@ -1,0 +1,493 @@
+"""The recorder: complete files, whatever happens to the process or the disk, and no waiting."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from macontrol import __version__
+from macontrol.config import load_config
+from macontrol.config.errors import InputOutputError
+from macontrol.controller.record import Event, EventKind, LateReward, SlotRecord
+from macontrol.controller.runfile import (
+    RunFileRecorder,
+    RunHeader,
+    read_run,
+    recorder,
+    set_aside,
+)
+from macontrol.controller.survey import Survey
+
+CONFIG = load_config()
+
+
+def header() -> RunHeader:
+    return RunHeader.of(
+        CONFIG,
+        backend="sim",
+        stage="sim",
+        survey=Survey(np.array([0.0, 0.1, 6.0]), np.array([1.0, 0.1 + 0.2, 3.0])),
+        sigma_f2=0.7,
+        started_wall_s=1_700_000_000.25,
+        started_clock_s=100.0,
+    )
+
+
+def record(slot: int, reward: float | None = 1.5) -> SlotRecord:
+    return SlotRecord(
+        slot=slot,
+        start_s=100.0 + 0.005 * slot,
+        position=3.0,
+        commanded=None,
+        on_time=True,
+        reward=reward,
+        uncertainty=None,
+        invalid=None if reward is not None else "late",
+        target=2.5,
+        next_position=2.94,
+        switched=False,
+        transit=True,
+        shortfall=0.1,
+        surface_movement=None,
+        wake_s=1e-5,
+        actuate_s=1e-3,
+        measure_s=3e-3,
+        decide_s=2e-4,
+    )
+
+
+@contextmanager
+def recording(path: Path, *, flush_s: float = 0.02) -> Iterator[tuple[RunFileRecorder, list[str]]]:
+    told: list[str] = []
+    file = RunFileRecorder(path, header(), flush_s=flush_s, on_problem=told.append)
+    file.start()
+    try:
+        yield file, told
+    finally:
+        file.close(0.5)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "this did not come to pass"
+        time.sleep(0.005)
+
+
+def test_a_run_is_one_file_that_holds_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "run #1?%41.sqlite"
+    with recording(path) as (file, told):
+        for slot in range(1, 1001):
+            file.hand_over(record(slot))
+        file.hand_over(Event(7, 100.035, EventKind.POLICY, "to fixed", 2.0))
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert (file.written, file.lost, file.pending, file.problems, told) == (1001, 0, 0, 0, [])
+    run = read_run(path)
+    np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 1001))
+    for name in SlotRecord._fields:
+        wanted = getattr(record(1000), name)
+        stored = run.slots[name][-1]
+        if name == "invalid":
+            assert stored == ""
+        elif wanted is None:
+            assert np.isnan(stored)
+        else:
+            assert stored == wanted
+    assert list(run.events) == [Event(7, 100.035, EventKind.POLICY, "to fixed", 2.0)]
+
+
+def test_the_header_tells_what_was_run_where_and_by_which_clocks(tmp_path: Path) -> None:
+    with recording(tmp_path / "run.sqlite"):
+        stored = read_run(tmp_path / "run.sqlite").header
+    assert stored.config == CONFIG
+    assert (stored.version, stored.seed, stored.policy) == (__version__, 1, "moveucb")
+    assert (stored.pid, stored.sqlite) == (os.getpid(), sqlite3.sqlite_version)
+    assert stored.host
+    assert stored.wall_s(101.5) == 1_700_000_001.75
+    assert stored.started.isoformat() == "2023-11-14T22:13:20.250000+00:00"
+    assert stored.survey is not None
+    np.testing.assert_array_equal(stored.survey.reward, [1.0, 0.1 + 0.2, 3.0])
+
+
+@pytest.mark.parametrize("order", ["same batch", "after the commit", "before the record"])
+def test_a_late_reward_completes_the_row_of_its_slot(tmp_path: Path, order: str) -> None:
+    path = tmp_path / "run.sqlite"
+    flush_s = 5.0 if order == "same batch" else 0.01
+    with recording(path, flush_s=flush_s) as (file, _):
+        file.hand_over(record(1))
+        if order == "before the record":
+            file.hand_over(LateReward(2, 4.5, 0.25))
+            wait_for(lambda: file.written == 1)
+        file.hand_over(record(2, None))
+        if order == "after the commit":
+            wait_for(lambda: file.written == 2)
+        if order != "before the record":
+            file.hand_over(LateReward(2, 4.5, 0.25))
+        file.hand_over(record(3, None))
+    slots = read_run(path).slots
+    np.testing.assert_array_equal(slots["reward"], [1.5, 4.5, np.nan])
+    np.testing.assert_array_equal(slots["uncertainty"], [np.nan, 0.25, np.nan])
+    assert slots["invalid"].tolist() == ["", "", "late"]
+    assert slots["late"].tolist() == [False, True, False]
+    assert (file.written, file.lost, file.pending) == (4, 0, 0)
+
+
+def test_a_late_reward_of_a_slot_that_was_never_recorded_is_counted_as_lost(tmp_path: Path) -> None:
+    with recording(tmp_path / "run.sqlite") as (file, told):
+        file.hand_over(record(5))
+        file.hand_over(LateReward(4, 1.0, None))
+        file.hand_over(LateReward(9, 1.0, None))
+    assert (file.written, file.lost) == (1, 2)
+    assert "1 records could not be written" in told[0]
+
+
+def test_a_record_that_no_file_can_take_costs_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with recording(path, flush_s=5.0) as (file, told):
+        file.hand_over(record(1))
+        file.hand_over(record(2)._replace(target=object()))  # type: ignore[arg-type]
+        file.hand_over(record(1))
+        file.hand_over("nonsense")  # type: ignore[arg-type]
+        file.hand_over(LateReward(1, object(), None))  # type: ignore[arg-type]
+        file.hand_over(record(2**70))
+        file.hand_over(record(3))
+    assert read_run(path).slots["slot"].tolist() == [1, 3]
+    assert (file.written, file.lost, file.problems) == (2, 5, 1)
+    assert "cannot be written" in told[0]
+
+
+def test_numbers_are_kept_to_the_last_bit(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    odd = [0.1 + 0.2, 5e-324, -1.7976931348623157e308, float("inf")]
+    with recording(path) as (file, _):
+        for slot, value in enumerate([*odd, float("nan"), np.float64(np.pi)], start=1):
+            file.hand_over(record(slot, float(value)))
+            file.hand_over(Event(slot, 0.0, EventKind.WARNING, "", np.float64(value)))
+    run = read_run(path)
+    np.testing.assert_array_equal(run.slots["reward"], [*odd, np.nan, np.pi])
+    assert [event.value for event in run.events] == [*odd, None, np.pi]
+
+
+def test_200_000_records_are_all_written_without_growth_of_memory(tmp_path: Path) -> None:
+    def memory() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with recording(tmp_path / "run.sqlite", flush_s=0.25) as (file, _):
+        grown = []
+        for slot in range(1, 200_001):
+            file.hand_over(record(slot))
+            if slot % 64 == 0:
+                file.throttle()
+            if slot % 50_000 == 0:
+                grown.append(memory())
+        file.close(30)
+    assert (file.written, file.lost, file.problems) == (200_000, 0, 0)
+    assert grown[-1] - grown[1] < 30e6
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
+        assert connection.execute("SELECT count(*), max(slot) FROM slots").fetchone() == (
+            200_000,
+            200_000,
+        )
+
+
+def test_the_log_stays_short_in_a_run_as_fast_as_it_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "LOG_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(recorder, "AHEAD", 2_000)
+    longest = 0
+    with recording(tmp_path / "run.sqlite") as (file, _):
+        for slot in range(1, 60_001):
+            file.hand_over(record(slot))
+            if slot % 100 == 0:
+                file.throttle()
+                longest = max(longest, (tmp_path / "run.sqlite-wal").stat().st_size)
+    assert file.written == 60_000
+    assert longest < 4 << 20
+
+
+def test_handing_over_is_refused_and_counted_when_the_writer_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "KEPT", 100)
+    file = RunFileRecorder(tmp_path / "run.sqlite", header())
+    for slot in range(150):
+        file.hand_over(record(slot))
+    assert (file.pending, file.lost) == (100, 50)
+
+
+@pytest.mark.parametrize(
+    "place", ["missing/run.sqlite", "a-file/run.sqlite", "taken.sqlite", "x" * 300]
+)
+def test_a_file_that_cannot_be_begun_is_refused_with_its_reason(tmp_path: Path, place: str) -> None:
+    (tmp_path / "a-file").write_text("")
+    (tmp_path / "taken.sqlite").write_text("precious")
+    with pytest.raises(InputOutputError, match=r"taken|cannot be written there|there is a file"):
+        RunFileRecorder(tmp_path / place, header()).start()
+    assert (tmp_path / "taken.sqlite").read_text() == "precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a-file", "taken.sqlite"]
+
+
+def test_a_file_that_is_removed_during_the_run_is_reported(tmp_path: Path) -> None:
+    with recording(tmp_path / "run.sqlite") as (file, told):
+        (tmp_path / "run.sqlite").unlink()
+        wait_for(lambda: file.problems == 1)
+    assert "removed or renamed" in told[0]
+
+
+def test_a_listener_that_fails_does_not_stop_the_recording(tmp_path: Path) -> None:
+    def fail(message: str) -> None:
+        raise RuntimeError(message)
+
+    file = RunFileRecorder(tmp_path / "run.sqlite", header(), flush_s=0.01, on_problem=fail)
+    file.start()
+    file.hand_over(record(1)._replace(target=object()))  # type: ignore[arg-type]
+    file.hand_over(record(2))
+    file.close()
+    assert (file.written, file.lost, file.problems) == (1, 1, 1)
+
+
+# The disk.
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
+    """A file system of this size on the folder, and a way to mount it anew with other options."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("no mount command here: the test needs a small disk of its own")
+    if done.returncode:
+        pytest.skip(f"may not mount a small disk of its own: {done.stderr.strip()}")
+    try:
+        yield (
+            lambda options: (
+                subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
+                and None
+            )
+        )
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RETRY_S", 0.05)
+    with small_disk(tmp_path / "disk", "1m") as remount:
+        path = tmp_path / "disk" / "run.sqlite"
+        with recording(path) as (file, told):
+            began = time.perf_counter()
+            for slot in range(1, 30_001):
+                file.hand_over(record(slot))
+            assert time.perf_counter() - began < 2, "control waits for the disk"
+            wait_for(lambda: file.problems == 1)
+            file.throttle()  # returns at once
+            time.sleep(0.3)
+            assert file.pending > 0
+            assert len(told) == 1
+            assert "full" in told[0]
+            assert "control goes on" in told[0]
+            remount("size=100m")
+            wait_for(lambda: file.pending == 0)
+            file.hand_over(record(30_001))
+        run = read_run(path)
+        np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 30_002))
+    assert (file.lost, file.problems) == (0, 1)
+    assert "goes on after" in told[1]
+    (event,) = run.events
+    assert (event.kind, event.value) == (EventKind.RECORDING, 0.0)
+
+
+def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RETRY_S", 0.05)
+    monkeypatch.setattr(recorder, "KEPT", 4_000)
+    with small_disk(tmp_path / "disk", "1m"):
+        path = tmp_path / "disk" / "run.sqlite"
+        with recording(path) as (file, told):
+            for slot in range(1, 30_001):
+                file.hand_over(record(slot))
+                if slot % 1000 == 0:
+                    time.sleep(0.03)
+            wait_for(lambda: file.problems == 1)
+        slots = read_run(path).slots["slot"]
+        np.testing.assert_array_equal(slots, np.arange(1, len(slots) + 1))
+    assert len(slots) == file.written
+    assert file.written + file.lost == 30_000
+    assert file.written > 1000
+    assert file.lost > 4_000
+    assert told[-1].endswith("records could not be written and are lost")
+
+
+def test_a_limit_on_the_file_size_is_a_full_disk(tmp_path: Path) -> None:
+    done = in_process(
+        tmp_path / "run.sqlite",
+        """
+        import resource
+        recorder.RETRY_S = 0.05
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+        for slot in range(1, 10_001):
+            file.hand_over(record(slot))
+        wait_for(lambda: file.problems == 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        wait_for(lambda: file.pending == 0)
+        file.close()
+        print(json.dumps([file.lost, file.problems, len(told)]))
+        """,
+    )
+    out, errors = done.communicate(timeout=60)
+    assert (done.returncode, errors) == (0, "")
+    assert json.loads(out.splitlines()[-1]) == [0, 1, 2]
+    assert read_run(tmp_path / "run.sqlite").slots["slot"].tolist() == list(range(1, 10_001))
+
+
+def test_a_file_that_another_program_locks_or_protects_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RETRY_S", 0.05)
+    monkeypatch.setattr(recorder, "_BUSY_S", 0.05)
+    path = tmp_path / "run.sqlite"
+    with recording(path) as (file, told):
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            file.hand_over(record(1))
+            wait_for(lambda: file.problems == 1)
+            other.execute("ROLLBACK")
+            wait_for(lambda: file.pending == 0)
+        assert file._connection is not None
+        file._connection.execute("PRAGMA query_only = ON")
+        file.hand_over(record(2))
+        wait_for(lambda: file.problems == 2 and file.pending == 0)
+    assert "locked" in told[0]
+    assert "readonly" in told[2]
+    assert read_run(path).slots["slot"].tolist() == [1, 2]
+    assert file.lost == 0
+
+
+def test_no_run_is_begun_on_a_read_only_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "1m") as remount:
+        remount("ro")
+        with pytest.raises(InputOutputError, match="Read-only file system"):
+            RunFileRecorder(tmp_path / "disk" / "run.sqlite", header()).start()
+
+
+# The process.
+
+PROLOGUE = f"""
+import importlib.util, json, sys, time
+from pathlib import Path
+spec = importlib.util.spec_from_file_location("here", {__file__!r})
+here = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(here)
+record, recorder, wait_for, LateReward = here.record, here.recorder, here.wait_for, here.LateReward
+told = []
+path = Path(sys.argv[1])
+file = here.RunFileRecorder(path, here.header(), on_problem=told.append)
+file.start()
+print("started", flush=True)
+"""
+
+
+def in_process(path: Path, code: str) -> "subprocess.Popen[str]":
+    """Record in another process."""
+    script = PROLOGUE + textwrap.dedent(code)
+    return subprocess.Popen(
+        [sys.executable, "-c", script, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+REAL_TIME = """
+slot, begin = 0, time.monotonic()
+while True:
+    slot += 1
+    file.hand_over(record(slot, None))
+    if slot > 1:
+        file.hand_over(LateReward(slot - 1, 1.0, None))
+    print(slot, time.monotonic(), flush=True)
+    time.sleep(max(0, begin + 0.005 * slot - time.monotonic()))
+"""
+
+AS_FAST_AS_IT_COMPUTES = """
+recorder.LOG_LIMIT_BYTES = 1 << 18
+recorder.CHUNK = 500
+slot = 0
+while True:
+    slot += 1
+    file.hand_over(record(slot))
+    if slot % 64 == 0:
+        file.throttle()
+    if slot % 500 == 0:
+        print(slot, time.monotonic(), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("pace", "moments"),
+    [(REAL_TIME, (0.0, 0.13, 0.52, 1.7)), (AS_FAST_AS_IT_COMPUTES, (0.3, 1.1))],
+    ids=["real time", "fast"],
+)
+def test_kill_9_at_any_moment_costs_at_most_the_last_second(
+    tmp_path: Path, pace: str, moments: tuple[float, ...]
+) -> None:
+    paths = [tmp_path / f"{number}.sqlite" for number in range(len(moments))]
+    pace = "recorder.KEEP_S = 0.1\n" + pace  # the log is copied all the time
+    for first in range(0, len(moments), 2):
+        batch = range(first, min(first + 2, len(moments)))
+        running: dict[int, Any] = {number: in_process(paths[number], pace) for number in batch}
+        for number in batch:
+            assert running[number].stdout.readline() == "started\n"
+        begin = time.monotonic()
+        for number in batch:
+            time.sleep(max(0.0, begin + moments[number] - time.monotonic()))
+            running[number].send_signal(signal.SIGKILL)
+            out, errors = running[number].communicate(timeout=20)
+            assert (running[number].returncode, errors) == (-signal.SIGKILL, "")
+            handed = [line.split() for line in out.splitlines(keepends=True) if line.endswith("\n")]
+            check_killed(paths[number], [(int(slot), float(when)) for slot, when in handed])
+
+
+def check_killed(path: Path, handed: list[tuple[int, float]]) -> None:
+    run = read_run(path)
+    assert run.header.config == CONFIG
+    slots = run.slots["slot"]
+    np.testing.assert_array_equal(slots, np.arange(1, len(slots) + 1))
+    missing = [when for slot, when in handed if slot > len(slots)]
+    assert not missing or handed[-1][1] - missing[0] < 1.0
+    # Rewards too: all but the last slot of a commit have theirs.
+    assert np.isnan(run.slots["reward"]).sum() <= 1
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_two_processes_cannot_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    first = in_process(path, "file.hand_over(record(1)); sys.stdin.read()")
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "started\n"
+        with pytest.raises(InputOutputError, match=f"process id {first.pid}"):
+            set_aside(path)
+        with pytest.raises(InputOutputError, match="there is a file already"):
+            RunFileRecorder(path, header()).start()
+    finally:
+        first.kill()
+        first.communicate()
+    assert set_aside(path) is not None
