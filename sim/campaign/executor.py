@@ -19,6 +19,8 @@ from typing import Any
 
 from macontrol.config.errors import HardwareError, UsageError
 
+CONNECT_TIMEOUT_S = 10.0
+
 
 def available_cores() -> int:
     """The cores this process may use."""
@@ -80,7 +82,9 @@ def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
             client = stack.enter_context(distributed.Client(cluster))
         else:
             try:
-                client = stack.enter_context(distributed.Client(scheduler, timeout="10s"))
+                client = stack.enter_context(
+                    distributed.Client(scheduler, timeout=CONNECT_TIMEOUT_S)
+                )
             except (OSError, ValueError, TimeoutError) as error:
                 raise HardwareError(
                     f"--scheduler {scheduler}: no Dask scheduler answers there ({error}); "

@@ -28,7 +28,7 @@ from macontrol.sim.oracle import oracle_path, oracle_value
 from macontrol.sim.rewardmap import RewardMap, cumulative_variation, simulate_map
 
 MAP_SECONDS_PER_SLOT = 4e-5
-JOB_SECONDS = 10.0
+JOB_SECONDS = 8.0
 """A job is cut at about this length: long beside simulating its map, short beside a coffee."""
 
 

@@ -27,6 +27,7 @@ class Forecast:
         self._expected = seconds
         self._left = seconds
         self._workers = workers
+        self._last = 0.0
         self._start = time.monotonic()
 
     @property
@@ -39,12 +40,16 @@ class Forecast:
 
     def advance(self, seconds: float) -> None:
         self._left = max(self._left - seconds, 0.0)
+        self._last = seconds
 
     def left(self) -> float:
         """In seconds. Before anything is done, the plan's own guess."""
         done = self._expected - self._left
-        pace = self.elapsed / done if done > 0 else 1.0 / self._workers
-        return self._left * pace
+        if not done:
+            return self._left / self._workers
+        # The other workers are in the midst of jobs about as long as the last one.
+        under_way = min(self._left, (self._workers - 1) * self._last / 2)
+        return (self._left - under_way) * self.elapsed / (done + under_way)
 
 
 class _Bar:

@@ -30,9 +30,12 @@ class Results:
     def __getitem__(self, task: Task) -> Result:
         if task.key not in self._loaded:
             try:
-                self._loaded[task.key] = json.loads(self._path(task.key).read_text("utf-8"))
-            except (OSError, ValueError):  # not there, or damaged: to be computed (again)
-                raise KeyError(task.key) from None
+                result = json.loads(self._path(task.key).read_text("utf-8"))
+            except (OSError, ValueError):
+                result = None
+            if not isinstance(result, dict):  # not there, or damaged: to be computed (again)
+                raise KeyError(task.key)
+            self._loaded[task.key] = result
         return self._loaded[task.key]
 
     def __contains__(self, task: Task) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from macontrol.sim.campaign.figures.outcome import Outcome
-from macontrol.sim.campaign.plots.style import letter, line, panels
+from macontrol.sim.campaign.plots.style import legend_above, letter, line, panels
 
 MOVERS = ("MoveUCB", "GP-UCB", "Sweep-and-hold", "ε-greedy")
 
@@ -22,10 +22,10 @@ def draw(outcome: Outcome) -> Figure:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator([float(tick) for tick in ticks]))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_major_formatter(lambda tick, _: f"{tick:g}")
         axes.set_ylim(bottom=0)
         letter(axes, name, r"Movement cost coefficient $c_{\mathrm{e}}$ (per $\lambda$)")
     left.set_ylabel("Regret per slot")
     right.set_ylabel(r"Total travel ($\lambda$)")
-    left.legend(loc="upper left")
+    legend_above(figure, *left.get_legend_handles_labels())
     return figure

@@ -1,0 +1,35 @@
+"""The kernel comparison: samples merged by position weigh what they weigh one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reference import covariance, posterior
+
+from macontrol.config import Config
+from macontrol.controller.kernel import kernel_from_config
+from macontrol.sim.campaign.jobs import plan_jobs, run_job
+from macontrol.sim.campaign.tasks import KernelErrors
+from macontrol.sim.campaign.windows import window_mean
+
+
+@pytest.mark.parametrize("name", ["physics", "se", "const-se", "nonoscillatory"])
+def test_the_mean_of_a_window_is_the_direct_solution(paper: Config, name: str) -> None:
+    kernel = paper.replace(kernel__name=name).kernel
+    rng = np.random.default_rng(5)
+    position = rng.choice([0.4, 1.11, 1.12, 3.0, 5.9], size=80)
+    reward = rng.normal(2.0, 1.0, size=80)
+    points = np.linspace(0.0, 6.0, 61)
+    scale = {"sigma_f2": 0.7, "ridge": 0.1}
+    expected, _ = posterior(covariance(kernel), position, reward, points, **scale)
+    found = window_mean(kernel_from_config(kernel), points, position, reward, **scale)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_the_example_is_a_whole_window_with_every_kernel_s_estimate(paper: Config) -> None:
+    config = paper.replace(run__horizon=400)
+    task = KernelErrors(config, (("physics", 0.5), ("se", 0.5)), 100, example=True)
+    result = run_job(plan_jobs([task])[0])[task.key]
+    assert len(result["rmse"]) == 2
+    assert len(result["example_position"]) == paper.algorithm.window
+    assert len(result["example_mean_1"]) == len(result["example_truth"]) == paper.grid_size
