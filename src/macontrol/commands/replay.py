@@ -19,11 +19,11 @@ from rich.table import Table
 
 from macontrol.commands.shared_arguments import add_config_arguments, config_from, seed_number
 from macontrol.config import Config
-from macontrol.config.errors import InputOutputError
+from macontrol.config.errors import InputOutputError, UsageError
 from macontrol.controller.theory import Verdict
 from macontrol.sim.campaign.episode import Episode, play
 from macontrol.sim.oracle import oracle_value
-from macontrol.sim.rewardmap import load_map
+from macontrol.sim.rewardmap import RewardMap, load_map
 
 SUMMARY = "run a policy on a recorded or simulated reward map"
 
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("map", type=Path, metavar="MAP.npz", help="the reward map")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write one row a slot")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run (PNG or SVG)")
     parser.add_argument(
         "--seed", type=seed_number, help="of a policy's own randomness (default: run.seed)"
     )
@@ -52,6 +53,8 @@ def main(arguments: argparse.Namespace) -> int:
         with _written(arguments.json) as file:
             json.dump(outcome, file, indent=2, allow_nan=False)
             file.write("\n")
+    if arguments.plot:
+        _plot(arguments.plot, config, world, episode)
     _show(Console(), config, outcome, episode.theory)
     return 0
 
@@ -84,6 +87,17 @@ def write_slots(file: TextIO, episode: Episode) -> None:
         writer.writerow(
             [slot, repr(float(x)), repr(float(z)), repr(float(r)), int(switched), int(transit)]
         )
+
+
+def _plot(path: Path, config: Config, world: RewardMap, episode: Episode) -> None:
+    try:
+        from macontrol.sim.campaign.plots.episode import draw_episode
+    except ImportError as error:
+        raise UsageError(
+            f"--plot needs matplotlib ({error.name} is not installed): "
+            "pip install 'macontrol[plot]'"
+        ) from error
+    draw_episode(path, config, world, episode)
 
 
 @contextmanager
