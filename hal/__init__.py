@@ -6,7 +6,7 @@ It imports only `config`; the controller and the simulator import its protocols,
 from macontrol.hal.backend import Backend
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import Measurement, Probe, ProbeError
-from macontrol.hal.stage import Arrival, Stage, StageDescription, StageError
+from macontrol.hal.stage import Arrival, Stage, StageDescription, StageError, StageLostError
 
 __all__ = [
     "Arrival",
@@ -18,4 +18,5 @@ __all__ = [
     "Stage",
     "StageDescription",
     "StageError",
+    "StageLostError",
 ]

@@ -16,6 +16,10 @@ class StageError(HardwareError):
     """The stage did not answer, refused a command, or lost its position."""
 
 
+class StageLostError(StageError):
+    """The connection or the position is lost: the stage must be recovered before it moves."""
+
+
 @dataclass(frozen=True)
 class StageDescription:
     """What a stage is and what it can do."""
@@ -68,6 +72,13 @@ class Stage(Protocol):
 
     def stop(self) -> None:
         """Stop the motion at once, keeping the position if that is possible."""
+        ...
+
+    def recover(self, deadline_s: float) -> None:
+        """Bring a failed stage back to a known, homed state, or raise StageError.
+
+        Reconnects with back-off, clears an alarm, and homes if homing is allowed.
+        """
         ...
 
     def close(self) -> None:

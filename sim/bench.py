@@ -36,6 +36,9 @@ class SimulatedStage:
     def stop(self) -> None:
         self._actuator.stop(self._clock.now())
 
+    def recover(self, deadline_s: float) -> None:
+        """A simulated stage never loses its position."""
+
     def close(self) -> None:
         self.stop()
 

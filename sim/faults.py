@@ -96,6 +96,9 @@ class FaultyStage:
     def stop(self) -> None:
         self._stage.stop()
 
+    def recover(self, deadline_s: float) -> None:
+        self._stage.recover(deadline_s)
+
     def close(self) -> None:
         self._stage.close()
 
