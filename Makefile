@@ -29,8 +29,8 @@ help: ## list the targets
 	@echo "Targets (variables: PYTHON=$(PYTHON) VENV=$(VENV) PYTEST_ARGS=$(PYTEST_ARGS)):"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
-demo: $(VENV)/.stamp-run ## run the controller on the simulated bench
-	$(BIN)/macontrol --backend sim
+demo: $(VENV)/.stamp-run ## run the controller on the simulated bench for 20 s
+	$(BIN)/macontrol --backend sim --duration 20
 
 test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
 	$(BIN)/ruff check
