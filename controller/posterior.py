@@ -10,8 +10,9 @@ problem, whatever the window. Three things keep rounding from ever adding up:
 * the factor is taken anew from A in every slot (r is about thirty), never updated itself;
 * a second A is summed up beside the first from new samples only, and takes its place as soon as
   it holds the whole window, so no A has forgotten more than two windows of samples;
-* the grid's variance is carried by rank-one corrections, while a small slice of it is computed
-  anew every few slots; if the two ever disagree, everything is summed up again from the window.
+* the grid's variance is carried by rank-one corrections, while one point of it after the other,
+  one a slot, is computed anew; if the two ever disagree, everything is summed up again from the
+  window.
 
 At these sizes a call costs more than its arithmetic, so the calls are few. A sample is one vector
 (φ, r), and one rank-one update of one matrix keeps both sums,
@@ -41,9 +42,6 @@ from macontrol.controller.features import KernelFeatures
 
 Array = NDArray[np.float64]
 
-# The grid's variance is computed anew slice by slice: this many slices, one in so many slots.
-_SLICES = 64
-_SLOTS_PER_SLICE = 8
 # A carried variance off by more than this share of sigma_f^2 means rounding has grown.
 _DISAGREEMENT = 1e-9
 # Far above any sum of squared rewards, and far from overflow and underflow when it is divided by.
@@ -78,15 +76,13 @@ class WindowedPosterior:
         self._table[:, :-1] = features.on_grid
         self._transposed: Array = np.ascontiguousarray(self._table.T)
         self._no_sample: Array = np.zeros(order)
-        # Columns: (unused), the sample that leaves, Σφr, (unused). See _solve.
+        # Columns: (unused), the sample that leaves, Σφr, the grid point to check. See _solve.
         self._right_sides: Array = np.zeros((order, 4), order="F")
         self._mix: Array = np.diag([0.0, 0.0, 1.0, 0.0])
         self._product: Array = np.zeros((4, size))
         self._more, self._less, self.mean = self._product[:3]
         self.variance: Array = np.zeros(size)
-        self._slice_length = -(-size // _SLICES)
-        self._slice_start = 0
-        self._observed = 0
+        self._point = 0
         self._generation = 0
         self._factor: Array
         self._sum: Array
@@ -127,10 +123,7 @@ class WindowedPosterior:
             self._add(old, -1.0)
             self._count_out(old)
             leaving = old.vector
-        self._solve(entering, effect, leaving)
-        self._observed += 1
-        if self._observed % _SLOTS_PER_SLICE == 0:
-            self._refresh_slice()
+        self._check_point(self._solve(entering, effect, leaving))
 
     def _vector(self, position: float, reward: float) -> Array:
         """(φ, r)"""
@@ -145,24 +138,39 @@ class WindowedPosterior:
         """The e for which (e·Φs)², s = A⁻¹φ, is how much one more sample at φ lowers σ²."""
         return sqrt(self._ridge / (1.0 + float(vector.dot(solution))))
 
-    def _solve(self, entering: Array, effect: float, leaving: Array) -> None:
+    def _solve(self, entering: Array, effect: float, leaving: Array) -> Array:
         """Factor A, set the mean, and correct the variance for the samples that came and went.
 
         A sample has its effect where it is not in A: `entering` is A⁻¹φ of the new sample from
         before it came, with its effect; `leaving` is the old sample, to be solved for now that it
         has left. With b the old one's solution and effect times Φ, a the new one's, the variance
         changes by b² − a² = (b + a)(b − a): two rows of the product; the third is the mean's.
+        Returns A⁻¹φ of the grid point to check.
         """
         self._factorise()
         right_sides, mix = self._right_sides, self._mix
         right_sides[:, 1] = leaving
         right_sides[:-1, 2] = self._sum[:-1, -1]
+        right_sides[:, 3] = self._table[self._point]
         solutions, _ = dpotrs(self._factor, right_sides)
         solutions[:, 0] = entering
         mix[0, 0], mix[1, 0] = effect, -effect
         mix[0, 1] = mix[1, 1] = self._effect(leaving, solutions[:, 1])
         mix.dot(solutions.T).dot(self._transposed, out=self._product)
         self.variance += np.multiply(self._more, self._less, out=self._more)
+        to_check: Array = solutions[:, 3]
+        return to_check
+
+    def _check_point(self, solution: Array) -> None:
+        """Take the exact variance of a grid point; if it was far off, sum everything up again."""
+        point, variance = self._point, self.variance
+        self._point = (point + 1) % len(variance)
+        exact = self._ridge * float(self._table[point].dot(solution))
+        off = abs(variance.item(point) - exact)
+        variance[point] = exact
+        if off > _DISAGREEMENT * self.sigma_f2:
+            self.refactorings += 1
+            self._sum_again()
 
     def _factorise(self) -> None:
         self._factor, info = dpotrf(self._sum, clean=0)
@@ -200,22 +208,5 @@ class WindowedPosterior:
         for sample in self._samples:
             self._add(sample, 1.0)
         self._solve(self._no_sample, 0.0, self._no_sample)
-        self.variance[:] = self._exact_variance(slice(None))
-
-    def _refresh_slice(self) -> None:
-        """Compute the next slice of the variance anew; if it was far off, sum everything again."""
-        start = self._slice_start
-        part = slice(start, start + self._slice_length)
-        self._slice_start = 0 if part.stop >= len(self.variance) else part.stop
-        exact = self._exact_variance(part)
-        carried = self.variance[part]
-        off = np.abs(carried - exact).max()
-        carried[:] = exact
-        if off > _DISAGREEMENT * self.sigma_f2:
-            self.refactorings += 1
-            self._sum_again()
-
-    def _exact_variance(self, part: slice) -> Array:
-        whitened, _ = dtrtrs(self._factor, self._transposed[:, part], trans=1)
-        variance: Array = self._ridge * np.einsum("ij,ij->j", whitened, whitened)
-        return variance
+        whitened, _ = dtrtrs(self._factor, self._transposed, trans=1)
+        self.variance[:] = self._ridge * np.einsum("ij,ij->j", whitened, whitened)
