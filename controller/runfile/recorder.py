@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from macontrol.config.errors import InputOutputError
-from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
 from macontrol.controller.runfile.header import RunHeader
 from macontrol.controller.runfile.lock import FileLock, failed
 from macontrol.controller.runfile.schema import (
@@ -49,7 +49,11 @@ _BUSY_S = 0.2
 
 
 class RunFileRecorder(Recorder):
-    """Writes one run into one file. `hand_over` is for the slot thread; the rest is not."""
+    """Writes one run into one file. `hand_over` is for the slot thread; the rest is not.
+
+    `on_problem` is told when recording stops and when it goes on, in the recorder's own thread;
+    an event that it hands over is in the file then, as soon as there is room.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,6 @@ class RunFileRecorder(Recorder):
         self._waiting: list[Item] = []
         self._early: list[LateReward] = []
         self._last_slot = 0
-        self._last_start_s = header.started_clock_s
         self._trouble_since: float | None = None
         self._dropped_before = 0
         self._level_at = time.monotonic()  # when all that had been handed over was written
@@ -209,7 +212,7 @@ class RunFileRecorder(Recorder):
                 connection.execute("BEGIN IMMEDIATE")
                 bad += _insert_singly(connection, slots, events)
             if slots:
-                self._last_slot, self._last_start_s = slots[-1].slot, slots[-1].start_s
+                self._last_slot = slots[-1].slot
             if late or early:
                 early, dropped = self._complete(connection, [*early, *late])
             connection.execute("COMMIT")
@@ -280,10 +283,7 @@ class RunFileRecorder(Recorder):
         lasted = time.monotonic() - self._trouble_since
         lost = self.lost - self._dropped_before
         self._trouble_since = None
-        told = f"recording goes on after {lasted:.1f} s; {lost} records were lost"
-        event = Event(self._last_slot, self._last_start_s, EventKind.RECORDING, told, float(lost))
-        self._waiting.append(event)
-        self._tell(f"{self.path}: {told}")
+        self._tell(f"{self.path}: recording goes on after {lasted:.1f} s; {lost} records were lost")
 
     def _finish(self) -> None:
         """Stop the keeper, leave one single file, and say what is not in it."""

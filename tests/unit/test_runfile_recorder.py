@@ -272,13 +272,12 @@ def small_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
         pytest.skip("no mount command here: the test needs a small disk of its own")
     if done.returncode:
         pytest.skip(f"may not mount a small disk of its own: {done.stderr.strip()}")
+
+    def remount(options: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
+
     try:
-        yield (
-            lambda options: (
-                subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
-                and None
-            )
-        )
+        yield remount
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
@@ -308,8 +307,7 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
         np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 30_002))
     assert (file.lost, file.problems) == (0, 1)
     assert "goes on after" in told[1]
-    (event,) = run.events
-    assert (event.kind, event.value) == (EventKind.RECORDING, 0.0)
+    assert "0 records were lost" in told[1]
 
 
 def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
