@@ -159,15 +159,15 @@ class RunFileRecorder(Recorder):
             self._wake.clear()
             self._round()
         self._round()
-        while self._waiting and time.monotonic() + RETRY_S < self._give_up_at:
-            time.sleep(RETRY_S)
+        while (self._waiting or self._size()) and (left := self._give_up_at - time.monotonic()) > 0:
+            if self._trouble_since is not None:
+                time.sleep(min(RETRY_S, left))
             self._round()
         self._finish()
 
     def _round(self) -> None:
         """Take over what has come in, commit it, and keep what cannot be within bounds."""
-        take = self._queue.get_nowait
-        self._waiting.extend([take() for _ in range(self._size())])
+        self._take()
         self._flush()
         if not self._waiting:
             self._level_at = time.monotonic()
@@ -177,6 +177,10 @@ class RunFileRecorder(Recorder):
         if excess > 0:  # the newest are what a restart needs
             self._dropped += excess
             del self._waiting[:excess]
+
+    def _take(self) -> None:
+        take = self._queue.get_nowait
+        self._waiting.extend([take() for _ in range(self._size())])
 
     def _flush(self) -> None:
         while self._waiting:
@@ -287,8 +291,8 @@ class RunFileRecorder(Recorder):
 
     def _finish(self) -> None:
         """Stop the keeper, leave one single file, and say what is not in it."""
-        left = self.pending
-        if left:
+        self._take()
+        if left := self.pending:
             self._dropped += left
             self._waiting, self._early = [], []
             self._report(f"{self.path}: {left} records could not be written and are lost")

@@ -246,6 +246,30 @@ def test_a_file_that_is_removed_during_the_run_is_reported(tmp_path: Path) -> No
     assert "removed or renamed" in told[0]
 
 
+def test_what_the_listener_hands_over_is_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RETRY_S", 0.05)
+    path = tmp_path / "run.sqlite"
+
+    def tell(message: str) -> None:
+        file.hand_over(Event(1, 0.0, EventKind.RECORDING, message))
+
+    file = RunFileRecorder(path, header(), flush_s=30.0, on_problem=tell)
+    file.start()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        file.hand_over(record(1))
+        file._wake.set()
+        wait_for(lambda: file.problems == 1)
+        other.execute("ROLLBACK")
+    file.close()
+    stopped, goes_on = (event.detail for event in read_run(path).events)
+    assert "has stopped" in stopped
+    assert "goes on" in goes_on
+    assert (file.written, file.lost, file.pending) == (3, 0, 0)
+
+
 def test_a_listener_that_fails_does_not_stop_the_recording(tmp_path: Path) -> None:
     def fail(message: str) -> None:
         raise RuntimeError(message)

@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -67,8 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
         if form == "csv":
             write = write_events if arguments.events else write_slots
             if out is None:
-                write(sys.stdout, run)
-                sys.stdout.flush()
+                _print(write, run)
             else:
                 with _whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                     write(file, run)
@@ -164,6 +163,20 @@ def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int
     expected = world.reward[number, np.clip(place, 0, config.grid_size - 1)] + world.noise[number]
     off = np.abs(expected - slots["reward"][usable]) > 1e-6 * config.g_max
     return int(usable.sum()), int(off.sum())
+
+
+def _print(write: Callable[[TextIO, OpenRun], None], run: OpenRun) -> None:
+    try:
+        write(sys.stdout, run)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough; the command line knows
+        raise
+    except OSError as error:
+        # What is still buffered would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputOutputError(
+            f"standard output: cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def _unix_s(run: OpenRun, clock_s: float | None) -> float | None:
