@@ -15,6 +15,8 @@ from macontrol.hal import Arrival, Stage, StageError
 # Positions pass through wavelengths and back; a command may exceed a limit by this much of
 # rounding, and is then taken back to the limit.
 ROUNDING_MM = 1e-6
+# A stage that has arrived may be off by a step and this much before it is a fault.
+ARRIVAL_TOLERANCE_MM = 1e-3
 
 
 class CommandRefusedError(MacontrolError):
@@ -48,9 +50,32 @@ class Guard:
         return self._standing
 
     @property
+    def is_within_reach(self) -> bool:
+        """Get whether some position of the region is within a stroke of where the stage is."""
+        reported, stroke = self._reported_mm, self._stroke_mm
+        return -stroke <= reported <= self._region_mm + stroke
+
+    @property
     def stroke_mm(self) -> float:
         """Get the longest move that passes (mm)."""
         return self._stroke_mm
+
+    @property
+    def step_mm(self) -> float:
+        """Get one actuator step (mm); 0 if any position can be taken."""
+        return self._step_mm
+
+    def is_at(self, command_mm: float) -> bool:
+        """Whether the stage is there already, to the nearest actuator step."""
+        return abs(command_mm - self._reported_mm) <= max(ROUNDING_MM, 0.5 * self._step_mm)
+
+    def is_close(self, command_mm: float) -> bool:
+        """Whether the stage got where it was sent, give or take a step and a micrometre."""
+        return abs(command_mm - self._reported_mm) <= self._step_mm + ARRIVAL_TOLERANCE_MM
+
+    def doubt(self) -> None:
+        """Take nothing for granted: the stage is asked where it is before it moves again."""
+        self._standing = False
 
     def locate(self, deadline_s: float) -> Arrival:
         """Ask the stage where it is and whether it stands still."""

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan, nan
+from math import inf, isnan, nan
 
 from macontrol.config import Config
-from macontrol.config.errors import HardwareError
+from macontrol.controller.approach import Approach
 from macontrol.controller.grid import Grid
-from macontrol.controller.guard import ROUNDING_MM, CommandRefusedError, Guard
+from macontrol.controller.guard import CommandRefusedError, Guard
 from macontrol.controller.moveucb import MoveUCB
+from macontrol.controller.patience import Patience
 from macontrol.controller.policy import Decision, Policy
 from macontrol.controller.realtime import collect_garbage
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
@@ -30,13 +31,14 @@ from macontrol.controller.tally import Tally
 from macontrol.controller.theory import SurfaceMeter
 from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError
 
-# Young garbage is collected in a slot's idle time, once in so many slots, if so much is left.
+# Young garbage is collected while the probe measures, once in so many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000
 _COLLECT_NEEDS_S = 1e-3
-# A stage that says it has arrived may be off by a step and this much (mm) before it is a fault.
-_ARRIVAL_TOLERANCE_MM = 1e-3
-# How long before slot 1 the loop may take for one stroke towards the starting position.
-_APPROACH_PATIENCE_S = 5.0
+# Before slot 1 a stroke may take a slot and this much: no longer, so that a signal is heard.
+_APPROACH_EXTRA_S = 0.2
+# Rewards are rates of at most g_max; a number so many times as large is a broken probe's.
+_IMPLAUSIBLE = 100.0
+_ROUNDING_SLOTS = 1e-6
 
 
 @dataclass(slots=True)
@@ -44,18 +46,16 @@ class _Actuation:
     """How the first part of a slot went."""
 
     commanded: float | None = None
+    origin: float = nan
+    """Where the stage was found at the start of the slot, if it was asked."""
     on_time: bool = True
     arrival_known_s: float = 0.0
     reason: str | None = None
     """Why there can be no measurement."""
 
 
-@dataclass(slots=True)
-class _Faults:
-    """Since when a part of the bench has been failing without a break."""
-
-    what: str
-    since_s: float | None = None
+class _StillMovingError(StageError):
+    """The stage has not arrived even by the next slot: late, and a fault if it never does."""
 
 
 class SlotLoop:
@@ -87,11 +87,12 @@ class SlotLoop:
         )
         self._measure_end_s = self._slot_s * (1.0 - config.timing.decision_share)
         self._rho_max = config.physical.rho_max
-        self._patience_s = config.timing.fault_patience_s
+        self._largest_reward = _IMPLAUSIBLE * config.g_max
         self._meter = SurfaceMeter() if isinstance(policy, MoveUCB) else None
         self._pending: dict[int, float] = {}
-        self._stage_faults = _Faults("stage")
-        self._probe_faults = _Faults("probe")
+        patience_s = config.timing.fault_patience_s
+        self._stage_patience = Patience("stage", patience_s, clock, recorder)
+        self._probe_patience = Patience("probe", patience_s, clock, recorder)
         self._stop = False
         self.tally = Tally(policy.start_position)
 
@@ -101,36 +102,26 @@ class SlotLoop:
 
     def approach(self, position: float) -> None:
         """Before slot 1: bring the antenna to a position (wavelengths), stroke by stroke."""
-        wanted = position * self._wavelength_mm
-        self._guard.locate(self._clock.now() + _APPROACH_PATIENCE_S)
-        while not self._stop:
-            reported = self._guard.reported_mm
-            left = wanted - reported
-            stroke = self._guard.stroke_mm
-            step = wanted if abs(left) <= stroke else reported + (stroke if left > 0 else -stroke)
-            if abs(self._guard.command_for(step) - reported) <= ROUNDING_MM:
-                break
-            arrival = self._guard.move(step, self._clock.now() + _APPROACH_PATIENCE_S)
-            if not arrival.arrived:
-                raise StageError(
-                    f"the stage did not get from {reported:.3f} mm to {step:.3f} mm within "
-                    f"{_APPROACH_PATIENCE_S:g} s; is it blocked?"
-                )
-            if abs(arrival.position_mm - reported) <= ROUNDING_MM:
-                raise StageError(f"the stage does not move from {reported:.3f} mm")
-        self.tally.position = self._to_wavelengths(self._guard.reported_mm)
+        within_s = self._slot_s + _APPROACH_EXTRA_S
+        approach = Approach(
+            self._guard, self._clock, self._stage_patience, self.tally, stroke_s=within_s
+        )
+        approach.run(position * self._wavelength_mm, lambda: self._stop)
+        reported = self._to_wavelengths(self._guard.reported_mm)
+        if not isnan(reported):
+            self.tally.position = reported
 
     def run(
         self, *, first_slot: int = 1, slots: int | None = None, duration_s: float | None = None
     ) -> Tally:
         """Run slots until told to stop, or until so many have been run, or so long has passed."""
         tally, clock, slot_s = self.tally, self._clock, self._slot_s
+        # Counted in slots: the difference of two moments is off by their rounding.
+        over = inf if duration_s is None else first_slot + duration_s / slot_s - _ROUNDING_SLOTS
         epoch = clock.now() + slot_s
         slot, wanted = first_slot, self.tally.position
-        while not self._stop and (slots is None or tally.slots < slots):
+        while not self._stop and slot < over and (slots is None or tally.slots < slots):
             start = epoch + (slot - first_slot) * slot_s
-            if duration_s is not None and start - epoch >= duration_s:
-                break
             clock.sleep_until(start)
             if self._stop:
                 break
@@ -146,8 +137,6 @@ class SlotLoop:
                 tally.late_decisions += 1
                 self._tell(slot - 1, EventKind.LATE_DECISION, "decided after the slot's end", late)
                 slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
-            elif tally.slots % _COLLECT_EVERY_SLOTS == 0 and late < -_COLLECT_NEEDS_S:
-                collect_garbage()
         return tally
 
     def _run_slot(
@@ -157,7 +146,8 @@ class SlotLoop:
         actuation = self._actuate(slot, start, wanted)
         x = self._to_wavelengths(self._guard.reported_mm)
         x = tally.position if isnan(x) else x
-        tally.stand_at(x, self._grid.length)
+        origin = tally.position if isnan(actuation.origin) else actuation.origin
+        tally.stand_at(x, self._grid.length, origin)
         on_rail = min(max(x, 0.0), self._grid.length)
         if on_rail != x and actuation.reason is None:
             actuation.reason = "off the rail"
@@ -176,7 +166,7 @@ class SlotLoop:
         tally.measure.add(measured - transmission)
         tally.decide.add(ended - measured)
         reward = own.reward if own is not None and own.valid else None
-        invalid = actuation.reason or (own.reason if own is not None and not own.valid else None)
+        invalid = actuation.reason or ("not ready" if own is None else own.reason or "invalid")
         uncertain = own is None or isnan(own.uncertainty)
         self._recorder.hand_over(
             SlotRecord(
@@ -211,21 +201,28 @@ class SlotLoop:
         try:
             if not guard.is_standing:
                 wanted = self._locate_again(wanted, deadline, outcome)
-            if outcome.reason is None:
-                command = guard.command_for(wanted * self._wavelength_mm)
-                if abs(command - guard.reported_mm) > ROUNDING_MM:
-                    outcome.commanded = self._to_wavelengths(command)
-                    self._see_arrival(slot, command, deadline, outcome)
-            self._recovered(slot, self._stage_faults)
+            command = guard.command_for(wanted * self._wavelength_mm)
+            if not guard.is_at(command):
+                outcome.commanded = self._to_wavelengths(command)
+                self._see_arrival(slot, command, deadline, outcome)
+            self._stage_patience.recovered(slot)
         except CommandRefusedError as refusal:
+            guard.doubt()  # if the policy is right, the stage is not where it was said to be
             tally.refused += 1
             self._tell(slot, EventKind.REFUSED, str(refusal), wanted)
+            self._stage_patience.recovered(slot)
+        except _StillMovingError as late:
+            tally.late_arrivals += 1
+            outcome.on_time, outcome.reason = False, "still moving"
+            self._stage_patience.failed(slot, EventKind.LATE_ARRIVAL, late)
         except StageError as fault:
+            guard.doubt()
             tally.stage_faults += 1
             outcome.on_time, outcome.reason = False, "stage fault"
-            self._failed(slot, self._stage_faults, EventKind.STAGE_FAULT, fault)
+            self._stage_patience.failed(slot, EventKind.STAGE_FAULT, fault)
         outcome.arrival_known_s = self._clock.now()
-        if outcome.on_time and outcome.arrival_known_s > deadline:
+        moved = outcome.commanded is not None
+        if moved and outcome.on_time and outcome.arrival_known_s > deadline:
             self._late(slot, outcome, outcome.arrival_known_s - deadline)
         return outcome
 
@@ -233,15 +230,19 @@ class SlotLoop:
         """After a late arrival or a fault: where is it, does it stand, what is in reach now?"""
         arrival = self._guard.locate(deadline)
         if not arrival.arrived:
-            outcome.on_time, outcome.reason = False, "still moving"
-            raise StageError("the stage is still moving from an earlier slot")
-        return self._grid.advance(self._to_wavelengths(arrival.position_mm), wanted, self._rho_max)
+            raise _StillMovingError("the stage is still moving from an earlier slot")
+        outcome.origin = found = self._to_wavelengths(arrival.position_mm)
+        if not self._guard.is_within_reach:
+            raise StageError(f"the stage says it is at {arrival.position_mm:.3f} mm, off its rail")
+        if not 0 <= wanted <= self._grid.length:
+            return wanted  # for the guard to refuse
+        return self._grid.advance(found, wanted, self._rho_max)
 
     def _see_arrival(self, slot: int, command: float, deadline: float, outcome: _Actuation) -> None:
         arrival = self._guard.move(command, deadline)
         if not arrival.arrived or arrival.time_s > deadline:
             self._late(slot, outcome, max(arrival.time_s - deadline, 0.0))
-        elif abs(arrival.position_mm - command) > _ARRIVAL_TOLERANCE_MM:
+        elif not self._guard.is_close(command):
             raise StageError(
                 f"sent to {command:.4f} mm, the stage arrived at {arrival.position_mm:.4f} mm"
             )
@@ -261,12 +262,13 @@ class SlotLoop:
             if actuation.reason is None:
                 self._probe.request(slot, start, end)
                 self._pending[slot] = x
+            self._collect_garbage(end)
             for measurement in self._probe.collect(end):
                 position = self._pending.pop(measurement.slot, None)
                 if position is None:
                     continue
-                if measurement.valid and not isfinite(measurement.reward):
-                    measurement = Measurement(measurement.slot, nan, False, reason="not a number")
+                if measurement.valid and not abs(measurement.reward) <= self._largest_reward:
+                    measurement = Measurement(measurement.slot, nan, False, reason="out of range")
                 if measurement.slot == slot:
                     own = measurement
                 if not measurement.valid:
@@ -276,10 +278,10 @@ class SlotLoop:
                 usable.append((measurement, position))
                 if measurement.slot != slot:
                     self._complete(slot, measurement)
-            self._recovered(slot, self._probe_faults)
+            self._probe_patience.recovered(slot)
         except ProbeError as fault:
             self.tally.probe_faults += 1
-            self._failed(slot, self._probe_faults, EventKind.PROBE_FAULT, fault)
+            self._probe_patience.failed(slot, EventKind.PROBE_FAULT, fault)
             own = Measurement(slot, nan, False, reason="probe fault")
         self._clock.sleep_until(end)
         self._forget_stale(slot)
@@ -298,6 +300,15 @@ class SlotLoop:
         oldest = slot - self._config.algorithm.window
         while self._pending and (first := next(iter(self._pending))) < oldest:
             del self._pending[first]
+            self.tally.invalid += 1
+            self._tell(first, EventKind.INVALID, "the measurement never came")
+
+    def _collect_garbage(self, end: float) -> None:
+        if (
+            self.tally.slots % _COLLECT_EVERY_SLOTS == _COLLECT_EVERY_SLOTS - 1
+            and end - self._clock.now() > _COLLECT_NEEDS_S
+        ):
+            collect_garbage()
 
     def _decide(
         self, slot: int, x: float, arrived: Sequence[tuple[Measurement, float]]
@@ -323,24 +334,6 @@ class SlotLoop:
         self.tally.missed += count
         self._recorder.hand_over(Event(slot, now, EventKind.MISSED, why, float(count)))
         return count
-
-    def _failed(self, slot: int, faults: _Faults, kind: EventKind, error: HardwareError) -> None:
-        """Tell of a fault; give up when it has lasted longer than the patience allows."""
-        now = self._clock.now()
-        self._tell(slot, kind, str(error))
-        if faults.since_s is None:
-            faults.since_s = now
-        elif now - faults.since_s > self._patience_s:
-            raise HardwareError(
-                f"the {faults.what} has failed for {now - faults.since_s:.0f} s "
-                f"(timing.fault_patience_s = {self._patience_s:g}): {error}"
-            )
-
-    def _recovered(self, slot: int, faults: _Faults) -> None:
-        if faults.since_s is not None:
-            lasted = self._clock.now() - faults.since_s
-            faults.since_s = None
-            self._tell(slot, EventKind.RECOVERY, f"the {faults.what} works again", lasted)
 
     def _tell(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
         self._recorder.hand_over(Event(slot, self._clock.now(), kind, detail, value))

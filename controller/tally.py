@@ -76,10 +76,13 @@ class Tally:
         self.measure = Percentiles()
         self.decide = Percentiles()
 
-    def stand_at(self, position: float, length: float) -> None:
-        """Take in where the antenna is in the next slot."""
-        step = abs(position - self.position)
-        self.travel += step
+    def stand_at(self, position: float, length: float, origin: float) -> None:
+        """Take in where the antenna is in the next slot, and where it was found to come from.
+
+        That is not its last position if the stage was lost sight of, or was late.
+        """
+        self.travel += abs(position - self.position)
+        step = abs(position - origin)
         if step > self.longest_step:
             self.longest_step = step
         self.farthest_off = max(self.farthest_off, -position, position - length)

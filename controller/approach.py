@@ -1,0 +1,60 @@
+"""Before slot 1: the antenna is brought to its starting position, stroke by stroke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from macontrol.controller.guard import CommandRefusedError, Guard
+from macontrol.controller.patience import Patience
+from macontrol.controller.record import EventKind
+from macontrol.controller.tally import Tally
+from macontrol.hal import Clock, StageError
+
+
+class Approach:
+    """Takes a stage to a position (mm). Faults are told, and borne as long as in a slot."""
+
+    def __init__(
+        self, guard: Guard, clock: Clock, patience: Patience, tally: Tally, *, stroke_s: float
+    ) -> None:
+        self._guard = guard
+        self._clock = clock
+        self._patience = patience
+        self._tally = tally
+        self._stroke_s = stroke_s
+
+    def run(self, wanted_mm: float, is_stopped: Callable[[], bool]) -> None:
+        """Return when the stage stands there, or when stopped."""
+        there = False
+        while not there and not is_stopped():
+            ends_s = self._clock.now() + self._stroke_s
+            try:
+                there = self._advance(wanted_mm, ends_s)
+                self._patience.recovered(0)
+            except StageError as fault:
+                self._guard.doubt()
+                self._tally.stage_faults += 1
+                self._patience.failed(0, EventKind.STAGE_FAULT, fault)
+                self._clock.sleep_until(ends_s)
+
+    def _advance(self, wanted_mm: float, ends_s: float) -> bool:
+        """Whether the stage stands there; if not, send it one stroke towards it."""
+        guard = self._guard
+        if not guard.is_standing and not guard.locate(ends_s).arrived:
+            raise StageError(f"the stage is moving still, at {guard.reported_mm:.3f} mm")
+        reported, stroke = guard.reported_mm, guard.stroke_mm
+        left = wanted_mm - reported
+        step = wanted_mm if abs(left) <= stroke else reported + (stroke if left > 0 else -stroke)
+        try:
+            command = guard.command_for(step)
+        except CommandRefusedError as refusal:
+            raise StageError(f"the stage cannot be moved from where it is: {refusal}") from None
+        if guard.is_at(command):
+            return True
+        arrival = guard.move(command, ends_s)
+        if not arrival.arrived or not guard.is_close(command):
+            raise StageError(
+                f"sent from {reported:.3f} mm to {command:.3f} mm, the stage got to "
+                f"{arrival.position_mm:.3f} mm; is it blocked?"
+            )
+        return False

@@ -1,0 +1,685 @@
+"""The slot loop on a virtual clock, with every phase late, failing or lying as scripted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import inf, nan
+
+import numpy as np
+import pytest
+from scripted import (
+    CollectScript,
+    Kept,
+    ScriptedBench,
+    ScriptedPolicy,
+    ScriptedProbe,
+    ScriptedStage,
+)
+
+from macontrol.config import Config, load_config
+from macontrol.config.errors import HardwareError
+from macontrol.controller.clock import VirtualClock
+from macontrol.controller.guard import Guard
+from macontrol.controller.loop import SlotLoop
+from macontrol.controller.policies import make_policy
+from macontrol.controller.policy import Decision
+from macontrol.controller.record import EventKind
+from macontrol.controller.survey import Survey
+from macontrol.hal import Arrival, Measurement, ProbeError, StageError
+from macontrol.sim.bench import SimulatedBench
+from macontrol.sim.campaign.episode import play
+from macontrol.sim.channel import survey_positions
+from macontrol.sim.rewardmap import simulate_map
+
+
+@pytest.fixture
+def bench(paper: Config) -> ScriptedBench:
+    return ScriptedBench(paper)
+
+
+@pytest.fixture
+def impatient(paper: Config) -> ScriptedBench:
+    return ScriptedBench(paper.replace(timing__fault_patience_s=2.0))
+
+
+def take_away(into: list[Measurement]) -> CollectScript:
+    def script(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+        into.extend(ready)
+        return []
+
+    return script
+
+
+def simulated(config: Config, slots: int, *, clock: VirtualClock | None = None) -> Kept:
+    """The same loop on the simulated bench, as `--fast` runs it."""
+    clock, kept, wavelength_mm = clock or VirtualClock(), Kept(), config.physical.wavelength_mm
+    world = SimulatedBench(config, clock, seed=config.run.seed)
+    positions = survey_positions(config)
+    rewards = world.prior_survey([float(x) * wavelength_mm for x in positions])
+    policy = make_policy(config, Survey(positions, np.asarray(rewards)))
+    guard = Guard(
+        world.stage,
+        region_mm=config.physical.region_length * wavelength_mm,
+        stroke_mm=config.physical.rho_max * wavelength_mm,
+    )
+    loop = SlotLoop(config, policy, guard, world.probe, clock, kept)
+    loop.approach(policy.start_position)
+    loop.run(slots=slots)
+    return kept
+
+
+class TestAsPublished:
+    """Without delays the loop is Algorithm 1 on the paper's world."""
+
+    @pytest.mark.parametrize(
+        "policy", ["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
+    )
+    def test_the_loop_does_slot_by_slot_what_replay_does(self, paper: Config, policy: str) -> None:
+        config = paper.replace(algorithm__policy=policy, algorithm__sweep_period=200, run__seed=5)
+        slots = 500
+        episode = play(config, simulate_map(config, seed=5, slots=slots), seed=5)
+        records = simulated(config, slots).slots
+        rewards = [nan if r.reward is None else r.reward for r in records]
+        assert [r.slot for r in records] == list(range(1, slots + 1))
+        np.testing.assert_allclose(
+            [r.position for r in records], episode.trajectory.position, atol=1e-9
+        )
+        np.testing.assert_allclose(
+            [r.target for r in records], episode.trajectory.target, atol=1e-9
+        )
+        np.testing.assert_allclose(rewards, episode.observed, atol=1e-9)
+
+    def test_a_step_actuator_follows_within_a_step(self, paper: Config) -> None:
+        config = paper.replace(physical__step_mm=0.0125)
+        step = 0.0125 / config.physical.wavelength_mm
+        records = simulated(config, 300).slots
+        commanded = [r.commanded for r in records if r.commanded is not None]
+        assert commanded
+        np.testing.assert_allclose(np.round(np.array(commanded) / step) * step, commanded)
+        assert all(r.on_time and r.reward is not None for r in records)
+        for before, after in pairwise(records):
+            assert abs(after.position - before.next_position) <= step + 1e-9
+
+
+class TestTime:
+    """Absolute deadlines, phases in their place, slots numbered by time."""
+
+    def test_slots_begin_on_multiples_of_the_slot_and_do_not_drift(
+        self, bench: ScriptedBench
+    ) -> None:
+        records = bench.run(2000).slots
+        first = records[0].start_s
+        for number, record in enumerate(records):
+            assert record.start_s == first + number * bench.slot_s
+
+    def test_the_probe_measures_between_actuation_and_decision(self, bench: ScriptedBench) -> None:
+        timing, physical = bench.config.timing, bench.config.physical
+        records = bench.run(5).slots
+        for record, (slot, begin, end) in zip(records, bench.probe.requests, strict=True):
+            assert slot == record.slot
+            assert begin - record.start_s == pytest.approx(
+                physical.actuation_time_s + timing.guard_share * bench.slot_s
+            )
+            assert end - record.start_s == pytest.approx(bench.slot_s * (1 - timing.decision_share))
+
+    def test_every_phase_is_measured(self, bench: ScriptedBench) -> None:
+        def slowly(policy: ScriptedPolicy, slot: int, position: float) -> float:
+            policy.clock.lose(3e-4)
+            return position
+
+        bench.policy.decides[2] = slowly
+        record = bench.run(3).slot(2)
+        assert record.wake_s == pytest.approx(0.0, abs=1e-9)
+        assert record.actuate_s == pytest.approx(5e-4)
+        assert record.measure_s == pytest.approx(3.4e-3)
+        assert record.decide_s == pytest.approx(3e-4)
+        assert bench.tally.decide.largest == pytest.approx(3e-4)
+
+    @pytest.mark.parametrize(
+        ("late_slots", "missed"), [(0.05, 0), (0.3, 1), (1.0, 1), (2.7, 3), (1000.4, 1001)]
+    )
+    def test_a_late_decision_holds_and_skips_to_the_next_boundary(
+        self, bench: ScriptedBench, late_slots: float, missed: int
+    ) -> None:
+        def slowly(policy: ScriptedPolicy, slot: int, position: float) -> float:
+            policy.clock.lose(late_slots * bench.slot_s)
+            return position + policy.stroke
+
+        bench.policy.decides[3] = slowly
+        kept = bench.run(6)
+        numbers = [record.slot for record in kept.slots]
+        assert numbers == [1, 2, 3, *range(4 + missed, 7 + missed)]
+        after = kept.slot(4 + missed)
+        assert after.start_s == pytest.approx(kept.slots[0].start_s + (3 + missed) * bench.slot_s)
+        assert after.wake_s == pytest.approx(0.0, abs=1e-9)
+        # What was decided late is done at that boundary: until then the antenna holds.
+        assert after.position == pytest.approx(kept.slot(3).next_position)
+        assert len(bench.stage.commands) == 5
+        assert bench.tally.missed == missed
+        assert bench.tally.late_decisions == (missed > 0)
+        told = kept.events(EventKind.MISSED)
+        assert [event.value for event in told] == ([missed] if missed else [])
+        assert len(kept.events(EventKind.LATE_DECISION)) == (missed > 0)
+
+    @pytest.mark.parametrize("stall_slots", [0.25, 0.9, 3.5, 1000.2, 1_000_000.5])
+    def test_after_a_stall_the_loop_resynchronises_without_a_burst(
+        self, bench: ScriptedBench, stall_slots: float
+    ) -> None:
+        begin = bench.clock.now() + 5 * bench.slot_s  # the boundary of slot 5
+        bench.clock.stalls[begin - 1e-9] = stall_slots * bench.slot_s
+        kept = bench.run(8)
+        starts = [record.start_s for record in kept.slots]
+        assert min(np.diff(starts)) >= bench.slot_s * (1 - 1e-6)
+        assert all(record.wake_s < 1e-6 for record in kept.slots)
+        missed = int(stall_slots) + 1
+        assert bench.tally.missed == missed
+        assert [event.value for event in kept.events(EventKind.MISSED)] == [missed]
+        assert [r.slot for r in kept.slots] == [1, 2, 3, 4, *range(5 + missed, 9 + missed)]
+        # The position decided before the stall is still good: the stage has not moved since.
+        assert kept.slot(5 + missed).position == pytest.approx(kept.slot(4).next_position)
+        assert not kept.events(EventKind.REFUSED)
+
+    def test_a_stall_in_the_middle_of_a_slot_is_a_late_decision(self, bench: ScriptedBench) -> None:
+        begin = bench.clock.now() + 5 * bench.slot_s
+        bench.clock.stalls[begin + 2e-3] = 10 * bench.slot_s
+        kept = bench.run(8)
+        assert bench.tally.late_decisions == 1
+        assert bench.tally.missed == sum(e.value or 0 for e in kept.events(EventKind.MISSED)) == 10
+        assert kept.slot(5).reward is not None
+
+    def test_waking_a_little_late_costs_nothing_but_is_recorded(self, bench: ScriptedBench) -> None:
+        begin = bench.clock.now() + 5 * bench.slot_s
+        bench.clock.stalls[begin - 1e-9] = 4e-4
+        kept = bench.run(8)
+        assert kept.slot(5).wake_s == pytest.approx(4e-4)
+        assert kept.slot(5).on_time
+        assert not kept.events()
+
+    def test_a_stage_that_was_not_moved_is_not_late(
+        self, bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The loop may be: that shows in the phase's time, and costs no measurement."""
+        stay = bench.policy.start_position
+        bench.policy.decides = {slot: (lambda *_: stay) for slot in range(1, 10)}
+        real, calls = bench.guard.is_at, []
+
+        def slow_is_at(command: float) -> bool:
+            calls.append(command)
+            if len(calls) == 3 + 1:  # one of them is the approach's
+                bench.clock.lose(2e-3)
+            return real(command)
+
+        monkeypatch.setattr(bench.guard, "is_at", slow_is_at)
+        kept = bench.run(5)
+        assert kept.slot(3).actuate_s == pytest.approx(2e-3)
+        assert kept.slot(3).on_time
+        assert kept.slot(3).reward is not None
+        assert not kept.events()
+
+    @pytest.mark.parametrize("duration_s", [0.005, 0.115, 0.35, 0.57, 1.0, 1.005, 3.3])
+    def test_a_duration_is_that_many_slots_whatever_the_clock_says(
+        self, paper: Config, duration_s: float
+    ) -> None:
+        for start in (0.0, 1234.567, 987_654.321):
+            bench = ScriptedBench(paper)
+            bench.clock.lose(start)
+            bench.loop.approach(bench.policy.start_position)
+            bench.loop.run(duration_s=duration_s)
+            assert bench.tally.slots == round(duration_s / bench.slot_s)
+
+    def test_part_of_a_slot_is_a_slot(self, bench: ScriptedBench) -> None:
+        bench.loop.run(duration_s=1.2 * bench.slot_s)
+        assert bench.tally.slots == 2
+
+    def test_missed_slots_count_towards_a_duration_but_not_towards_a_number_of_slots(
+        self, paper: Config
+    ) -> None:
+        for limits, run in (({"duration_s": 0.1}, 13), ({"slots": 20}, 20)):
+            bench = ScriptedBench(paper)
+            bench.clock.stalls[bench.clock.now() + 5 * bench.slot_s] = 6.5 * bench.slot_s
+            bench.loop.run(**limits)
+            assert (bench.tally.slots, bench.tally.missed) == (run, 7)
+
+    def test_numbers_go_on_from_the_first_slot_given(self, bench: ScriptedBench) -> None:
+        bench.loop.run(first_slot=4711, slots=3)
+        assert [record.slot for record in bench.kept.slots] == [4711, 4712, 4713]
+
+    def test_stop_ends_the_run_after_the_slot(self, bench: ScriptedBench) -> None:
+        def stop(policy: ScriptedPolicy, slot: int, position: float) -> float:
+            bench.loop.stop()
+            return position
+
+        bench.policy.decides[7] = stop
+        bench.run(100)
+        assert [record.slot for record in bench.kept.slots] == list(range(1, 8))
+
+    def test_garbage_is_collected_while_the_probe_measures(
+        self, bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        moments: list[float] = []
+        monkeypatch.setattr(
+            "macontrol.controller.loop.collect_garbage", lambda: moments.append(bench.clock.now())
+        )
+        records = bench.run(2500).slots
+        assert len(moments) == 2
+        for moment in moments:
+            within = (moment - records[0].start_s) % bench.slot_s
+            assert within == pytest.approx(1.1e-3)  # the paper's slot leaves time there only
+
+
+class TestStage:
+    """Late, lost, lying or silent: where the antenna is, is what the stage says."""
+
+    @pytest.mark.parametrize(("late_slots", "moving"), [(0.3, 0), (0.9, 0), (1.5, 1), (4.2, 4)])
+    def test_a_late_arrival_costs_the_measurement_and_is_where_the_stage_says(
+        self, bench: ScriptedBench, late_slots: float, moving: int
+    ) -> None:
+        def late(stage: ScriptedStage, position_mm: float, deadline_s: float) -> None:
+            stage.arrives_s = deadline_s + late_slots * bench.slot_s - 1e-3
+
+        bench.stage.moves[2] = late
+        kept = bench.run(12)
+        record = kept.slot(3)
+        assert (record.on_time, record.reward, record.invalid) == (False, None, "late arrival")
+        before = kept.slot(2).position
+        assert record.position == pytest.approx((before + kept.slot(2).next_position) / 2)
+        still = [r for r in kept.slots if r.invalid == "still moving"]
+        assert [r.slot for r in still] == list(range(4, 4 + moving))
+        assert len(kept.events(EventKind.LATE_ARRIVAL)) == bench.tally.late_arrivals == 1 + moving
+        assert not kept.events(EventKind.STAGE_FAULT, EventKind.REFUSED)
+        requested = {slot for slot, *_ in bench.probe.requests}
+        assert requested == {r.slot for r in kept.slots if r.on_time}
+        assert all(r.on_time and r.reward is not None for r in kept.slots[3 + moving :])
+        assert (len(kept.events(EventKind.RECOVERY)) == 1) == (moving > 0)
+        # Nothing was sent while it moved.
+        assert len(bench.stage.commands) == len([r for r in kept.slots if r.commanded is not None])
+
+    def test_an_arrival_said_to_be_after_the_deadline_is_late(self, bench: ScriptedBench) -> None:
+        bench.stage.moves[2] = lambda stage, to, deadline: Arrival(to, True, deadline + 1e-5)
+        kept = bench.run(5)
+        (event,) = kept.events()
+        assert event.kind == EventKind.LATE_ARRIVAL
+        assert event.value == pytest.approx(1e-5)
+        assert not kept.slot(3).on_time
+
+    @pytest.mark.parametrize("garbage", [nan, inf, -inf])
+    def test_a_position_that_is_no_number_is_a_fault(
+        self, bench: ScriptedBench, garbage: float
+    ) -> None:
+        bench.stage.moves[3] = lambda stage, to, deadline: Arrival(garbage, True, deadline)
+        kept = bench.run(8)
+        record = kept.slot(4)
+        assert (record.on_time, record.reward, record.invalid) == (False, None, "stage fault")
+        assert record.position == kept.slot(3).position  # as far as anyone knows
+        assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults == 1
+        assert len(kept.events(EventKind.RECOVERY)) == 1
+        assert all(r.on_time for r in kept.slots if r.slot > 4)
+
+    @pytest.mark.parametrize("said_mm", [-1000.0, 1e9, 17.0])
+    def test_a_stage_that_says_it_is_elsewhere_is_asked_again(
+        self, bench: ScriptedBench, said_mm: float
+    ) -> None:
+        """One wrong report must not lock the antenna: the next slot starts with a question."""
+        bench.stage.moves[3] = lambda stage, to, deadline: Arrival(said_mm, True, deadline)
+        kept = bench.run(10)
+        assert kept.slot(4).position == pytest.approx(said_mm / bench.wavelength_mm)
+        assert kept.slot(4).reward is None
+        assert bench.tally.stage_faults == 1
+        for record in kept.slots[5:]:
+            assert record.on_time
+            assert record.reward is not None
+            assert record.position == pytest.approx(bench.config.physical.x_0, abs=0.5)
+        assert not kept.events(EventKind.REFUSED)
+
+    def test_a_stage_moved_by_hand_is_followed(self, bench: ScriptedBench) -> None:
+        """From then on its own report counts, and commands are within reach of that."""
+        there = 41.0
+
+        def moved(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.position_mm = there
+
+        bench.stage.moves[3] = moved
+        kept = bench.run(8)
+        assert kept.slot(4).position == pytest.approx(there / bench.wavelength_mm)
+        assert kept.slot(4).invalid == "stage fault"
+        assert abs(bench.stage.commands[3] - there) <= bench.stroke_mm + 1e-9
+        assert kept.slot(5).on_time
+
+    @pytest.mark.parametrize("off_mm", [-0.3, 60.0 + 0.2])
+    def test_just_off_the_rail_there_is_no_measurement_but_a_way_back(
+        self, bench: ScriptedBench, off_mm: float
+    ) -> None:
+        def pushed(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.position_mm = off_mm
+
+        bench.stage.moves[3] = pushed
+        for slot in range(4, 9):
+            bench.policy.decides[slot] = lambda policy, slot, position: position
+        kept = bench.run(8)
+        assert kept.slot(4).reward is None
+        length = bench.config.physical.region_length
+        assert kept.slots[-1].position in (0.0, length)
+        assert kept.slots[-1].reward is not None
+        assert bench.tally.farthest_off > 0
+
+    def test_a_stage_far_off_its_rail_is_given_up(self, impatient: ScriptedBench) -> None:
+        bench = impatient
+
+        def pushed(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.position_mm = 500.0
+
+        bench.stage.moves[3] = pushed
+        with pytest.raises(HardwareError, match="off its rail"):
+            bench.run(100_000)
+        assert len(bench.stage.commands) == 3
+
+    def test_a_silent_stage_is_borne_for_the_patience_and_not_longer(
+        self, impatient: ScriptedBench
+    ) -> None:
+        bench = impatient
+
+        def silent(*_: object) -> Arrival:
+            raise StageError("no answer")
+
+        bench.stage.moves[3] = silent
+        for call in range(2, 1000):
+            bench.stage.wheres[call] = silent
+        begin = bench.clock.now()
+        with pytest.raises(HardwareError, match=r"failed for 2 s .*fault_patience_s = 2.*answer"):
+            bench.run(100_000)
+        assert bench.clock.now() - begin == pytest.approx(2, abs=0.1)
+        assert HardwareError("").exit_code == 69
+
+    def test_faults_with_a_break_do_not_use_up_the_patience(self, impatient: ScriptedBench) -> None:
+        bench = impatient
+
+        def silent(*_: object) -> Arrival:
+            raise StageError("no answer")
+
+        bench.stage.moves = dict.fromkeys(range(2, 2000, 2), silent)
+        kept = bench.run(1000)  # 5 s
+        assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults > 300
+
+    def test_positions_reported_with_few_digits_cause_no_needless_moves(
+        self, paper: Config
+    ) -> None:
+        """A board that counts steps of 1/160 mm and reports thousandths."""
+        bench = ScriptedBench(paper, step_mm=0.00625)
+        real = bench.stage.report
+
+        def rounded() -> Arrival:
+            arrival = real()
+            return Arrival(round(arrival.position_mm, 3), arrival.arrived, arrival.time_s)
+
+        bench.stage.report = rounded  # type: ignore[method-assign]
+        bench.policy.start_position = 3.1234
+        stay = bench.policy.start_position
+        bench.policy.decides = {slot: (lambda *_: stay) for slot in range(1, 10)}
+        kept = bench.run(5)
+        assert not kept.events()
+        assert all(record.commanded is None for record in kept.slots)
+
+
+class TestApproach:
+    """Before slot 1."""
+
+    @pytest.mark.parametrize("start", [0.0, 1.234, 3.0, 6.0])
+    def test_the_antenna_is_brought_to_its_start_stroke_by_stroke(
+        self, bench: ScriptedBench, start: float
+    ) -> None:
+        bench.policy.start_position = start
+        bench.loop.approach(start)
+        assert bench.tally.position == pytest.approx(start)
+        stops = [bench.config.physical.x_0 * bench.wavelength_mm, *bench.stage.commands]
+        assert (np.abs(np.diff(stops)) <= bench.stroke_mm + 1e-9).all()
+        expected = np.ceil(abs(start - 3.0) / bench.config.physical.rho_max - 1e-9)
+        assert len(bench.stage.commands) == expected
+
+    def test_faults_on_the_way_are_told_and_borne(self, bench: ScriptedBench) -> None:
+        def silent(*_: object) -> Arrival:
+            raise StageError("no answer")
+
+        bench.stage.moves[3] = silent
+        bench.stage.moves[5] = lambda stage, to, deadline: Arrival(nan, True, deadline)
+        bench.loop.approach(2.0)
+        assert bench.tally.position == pytest.approx(2.0)
+        assert bench.tally.stage_faults == len(bench.kept.events(EventKind.STAGE_FAULT)) == 2
+        assert len(bench.kept.events(EventKind.RECOVERY)) == 2
+
+    def test_a_stage_still_moving_at_the_start_is_waited_for(self, bench: ScriptedBench) -> None:
+        bench.stage.arrives_s = bench.clock.now() + 2.0
+        bench.loop.approach(2.0)
+        assert bench.tally.position == pytest.approx(2.0)
+
+    def test_a_blocked_stage_is_given_up(self, impatient: ScriptedBench) -> None:
+        bench = impatient
+        at = bench.stage.position_mm
+
+        def blocked(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.position_mm = at
+
+        bench.stage.moves = dict.fromkeys(range(1, 10_000), blocked)
+        with pytest.raises(HardwareError, match="is it blocked"):
+            bench.loop.approach(2.0)
+
+    def test_stop_ends_it_at_the_next_stroke(self, bench: ScriptedBench) -> None:
+        def stop(stage: ScriptedStage, to: float, deadline: float) -> None:
+            bench.loop.stop()
+
+        bench.stage.moves[4] = stop
+        bench.policy.start_position = 5.0
+        bench.run(10)
+        assert len(bench.stage.commands) == 4
+        assert not bench.kept.slots
+
+
+class TestProbe:
+    """Late, out of order, twice, for nobody, not numbers, or not at all."""
+
+    @staticmethod
+    def hold_back(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+        probe.held += ready
+        return []
+
+    @pytest.mark.parametrize("by", [1, 2, 50, 299])
+    def test_a_late_reward_counts_for_its_own_slot_and_place(
+        self, bench: ScriptedBench, by: int
+    ) -> None:
+        taken: list[Measurement] = []
+        bench.probe.collects[5] = take_away(taken)
+        bench.probe.collects[5 + by] = lambda probe, ready: [*taken, *ready]
+        kept = bench.run(5 + by + 5)
+        record = kept.slot(5)
+        assert (record.reward, record.invalid) == (None, "not ready")
+        assert kept.late_rewards == [(5, 0.005, 0.1)]
+        assert (5, record.position, 0.005) in bench.policy.seen
+        order = [slot for slot, *_ in bench.policy.seen]
+        assert order.index(5) in (order.index(5 + by) - 1, order.index(5 + by) + 1)
+        (event,) = kept.events()
+        assert (event.kind, event.slot, event.value) == (EventKind.LATE_REWARD, 5, by)
+        assert bench.tally.rewards == bench.tally.slots
+        assert bench.tally.late_rewards == 1
+
+    def test_a_reward_older_than_the_window_is_not_waited_for(self, bench: ScriptedBench) -> None:
+        taken: list[Measurement] = []
+        bench.probe.collects[5] = take_away(taken)
+        bench.probe.collects[400] = lambda probe, ready: [*taken, *ready]
+        kept = bench.run(500)
+        assert not kept.late_rewards
+        assert 5 not in [slot for slot, *_ in bench.policy.seen]
+        (event,) = kept.events()
+        assert (event.kind, event.slot) == (EventKind.INVALID, 5)
+        assert "never came" in event.detail
+        assert bench.tally.invalid == 1
+
+    def test_out_of_order_and_twice_and_for_unknown_slots(self, bench: ScriptedBench) -> None:
+        for call in (3, 4, 5):
+            bench.probe.collects[call] = self.hold_back
+        strangers = [Measurement(slot, 1.0, True) for slot in (-7, 0, 7, 10**9)]
+        bench.probe.collects[6] = lambda probe, ready: [
+            *strangers,
+            *reversed(ready),
+            *ready,
+            *reversed(ready),
+        ]
+        kept = bench.run(10)
+        seen = sorted(bench.policy.seen)
+        assert [slot for slot, *_ in seen] == list(range(1, 11))
+        assert all(reward == slot / 1000 for slot, _, reward in seen)
+        assert {late.slot for late in kept.late_rewards} == {3, 4, 5}
+        assert kept.slot(6).reward == 0.006
+
+    @pytest.mark.parametrize("reward", [nan, inf, -inf, 1e300, -1e300, 1e6])
+    def test_a_reward_that_cannot_be_is_not_observed(
+        self, bench: ScriptedBench, reward: float
+    ) -> None:
+        bench.probe.collects[4] = lambda probe, ready: [Measurement(4, reward, True)]
+        kept = bench.run(6)
+        assert [slot for slot, *_ in bench.policy.seen] == [1, 2, 3, 5, 6]
+        assert (kept.slot(4).reward, kept.slot(4).invalid) == (None, "out of range")
+        assert len(kept.events(EventKind.INVALID)) == bench.tally.invalid == 1
+
+    @pytest.mark.parametrize(("reason", "told"), [("clipping", "clipping"), ("", "invalid")])
+    def test_an_invalid_measurement_is_no_observation(
+        self, bench: ScriptedBench, reason: str, told: str
+    ) -> None:
+        bench.probe.collects[4] = lambda probe, ready: [Measurement(4, 1.0, False, reason=reason)]
+        kept = bench.run(6)
+        assert 4 not in [slot for slot, *_ in bench.policy.seen]
+        assert (kept.slot(4).reward, kept.slot(4).invalid) == (None, told)
+
+    def test_a_failing_probe_costs_observations_until_the_patience_ends(
+        self, impatient: ScriptedBench
+    ) -> None:
+        bench = impatient
+
+        def silent(*_: object) -> list[Measurement]:
+            raise ProbeError("no samples")
+
+        bench.probe.collects[3] = silent
+        kept = bench.run(6)
+        assert kept.slot(3).invalid == "probe fault"
+        assert [slot for slot, *_ in bench.policy.seen] == [1, 2, 4, 5, 6]
+        assert len(kept.events(EventKind.PROBE_FAULT)) == bench.tally.probe_faults == 1
+        assert len(kept.events(EventKind.RECOVERY)) == 1
+        bench.probe.collects = dict.fromkeys(range(7, 10_000), silent)
+        with pytest.raises(HardwareError, match="the probe has failed for 2 s"):
+            bench.loop.run(first_slot=7)
+
+    def test_a_slow_probe_makes_the_decision_late_like_anything_else(
+        self, bench: ScriptedBench
+    ) -> None:
+        def slow(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+            probe.clock.lose(2 * bench.slot_s)
+            return ready
+
+        bench.probe.collects[4] = slow
+        kept = bench.run(8)
+        assert bench.tally.missed == 2
+        assert kept.slot(4).measure_s == pytest.approx(3.4e-3 + 2 * bench.slot_s)
+
+
+class TestPolicy:
+    """Whatever a policy says, the antenna holds or moves by at most a stroke."""
+
+    @pytest.mark.parametrize("wish", [nan, inf, -inf, 1e9, -1e9, 6.5, -0.01, 0.0, 4.0])
+    def test_a_wish_that_cannot_be_met_is_refused_and_the_antenna_holds(
+        self, bench: ScriptedBench, wish: float
+    ) -> None:
+        bench.policy.decides[4] = lambda *_: wish
+        kept = bench.run(8)
+        held = kept.slot(5)
+        assert held.commanded is None
+        assert held.position == kept.slot(4).position
+        assert held.reward is not None
+        (event,) = kept.events()
+        assert (event.kind, event.slot) == (EventKind.REFUSED, 5)
+        assert bench.tally.refused == 1
+        assert len(bench.stage.commands) == 6
+        assert kept.slot(6).commanded is not None
+
+    @pytest.mark.parametrize("wish", [nan, inf, -inf, 1e9, -1e9, 6.5, -0.01])
+    def test_nor_is_it_mended_after_a_fault(self, bench: ScriptedBench, wish: float) -> None:
+        """Then positions are measured anew, and a wish may only be shortened to a stroke."""
+
+        def silent(*_: object) -> Arrival:
+            raise StageError("no answer")
+
+        bench.stage.moves[3] = silent
+        bench.policy.decides[4] = lambda *_: wish
+        kept = bench.run(5)
+        assert len(bench.stage.commands) == 3
+        assert len(kept.events(EventKind.REFUSED)) == 1
+        assert kept.slot(5).commanded is None
+
+    def test_a_wish_out_of_reach_after_a_fault_is_approached(self, bench: ScriptedBench) -> None:
+        def short(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.position_mm = to - 0.3  # half a stroke lost
+
+        bench.stage.moves[1] = short
+        goal = bench.policy.start_position + 2 * bench.policy.stroke
+        bench.policy.decides[1] = lambda policy, slot, position: position + policy.stroke
+        bench.policy.decides[2] = lambda *_: goal
+        kept = bench.run(3)
+        assert kept.slot(3).position == pytest.approx(kept.slot(2).position + bench.policy.stroke)
+        assert not kept.events(EventKind.REFUSED)
+
+    def test_targets_that_are_no_numbers_do_not_end_the_run(self, bench: ScriptedBench) -> None:
+        bench.policy.decides[3] = lambda *_: Decision(nan, nan, True, True, nan)
+        bench.policy.decides[4] = lambda *_: Decision(inf, -inf, False, False, inf)
+        bench.run(8)
+        assert bench.tally.refused == 2
+        assert bench.tally.slots == 8
+
+    def test_an_exception_of_the_policy_is_not_swallowed(self, bench: ScriptedBench) -> None:
+        def fail(*_: object) -> float:
+            raise ZeroDivisionError("by a policy")
+
+        bench.policy.decides[3] = fail
+        with pytest.raises(ZeroDivisionError):
+            bench.run(8)
+        assert [record.slot for record in bench.kept.slots] == [1, 2]
+
+
+def test_what_the_tally_says_agrees_with_the_records(bench: ScriptedBench) -> None:
+    records = bench.run(50).slots
+    positions = [bench.policy.start_position, *(record.position for record in records)]
+    assert bench.tally.travel == pytest.approx(np.abs(np.diff(positions)).sum())
+    assert bench.tally.longest_step == pytest.approx(np.abs(np.diff(positions)).max())
+    assert bench.tally.mean_reward == pytest.approx(np.mean([r.reward or nan for r in records]))
+
+
+def test_losing_sight_of_the_stage_is_no_step_beyond_reach(bench: ScriptedBench) -> None:
+    """It moved a stroke unseen, and then another one: no command was beyond reach."""
+
+    def unseen(stage: ScriptedStage, to: float, deadline: float) -> Arrival:
+        return Arrival(nan, True, deadline)
+
+    bench.policy.decides = {
+        slot: (lambda policy, slot, position: position + policy.stroke) for slot in range(1, 10)
+    }
+    bench.stage.moves[3] = unseen
+    bench.run(8)
+    verdicts = bench.tally.theory(length=6.0, rho_max=0.06, margin=0.0)
+    assert verdicts["reach"].holds
+
+
+def test_a_real_actuator_arrives_on_time_with_the_stroke_derived_from_it() -> None:
+    config = load_config(
+        None,
+        [
+            "physical.acceleration_m_per_s2=6000.0",
+            "physical.command_latency_s=1e-4",
+            "physical.settling_s=1e-4",
+            "physical.step_mm=0.005",
+            "physical.stroke=auto",
+            "algorithm.policy=sweep-and-hold",
+            "algorithm.sweep_period=150",
+        ],
+    )
+    assert config.physical.rho_max < config.physical.nominal_reach
+    records = simulated(config, 400).slots
+    assert all(record.on_time for record in records)
+    moves = [abs(b.position - a.position) for a, b in pairwise(records)]
+    assert max(moves) > 0.9 * config.physical.rho_max
+    assert max(moves) <= config.physical.rho_max + 1e-9
