@@ -76,7 +76,7 @@ def _read_file(path: Path | str | None) -> tuple[dict[str, Any], dict[str, str]]
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"{path}: {reason}; give the path of a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or beyond all bounds
         raise ConfigError(f"{path}: this is not TOML: {error}") from None
     keys = [f"{s}.{k}" for s, table in tables.items() if isinstance(table, dict) for k in table]
     return tables, dict.fromkeys([*tables, *keys], str(path))
@@ -88,9 +88,11 @@ def _parse_assignment(text: str) -> tuple[str, str, Any]:
     if not (equals and dot and section and key):
         raise ConfigError(f"--set {text}: write it as section.key=value, as in algorithm.beta=2")
     try:
-        return section, key, tomllib.loads(f"value = {value.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        return section, key, value.strip()
+        parsed = tomllib.loads(f"value = {value.strip()}")
+    except (ValueError, RecursionError):
+        parsed = {}
+    # What is no TOML value, or holds more than one, is text.
+    return section, key, parsed["value"] if len(parsed) == 1 else value.strip()
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
@@ -124,8 +126,8 @@ def _reason(item: Any) -> str:
         return _unknown(item["loc"])
     if item["type"] == "missing":
         return "is missing"
-    message = str(item["msg"])
-    return message[0].lower() + message[1:].replace("Input should", "it should").rstrip(".")
+    message = str(item["msg"]).replace("Input should", "it should").rstrip(".")
+    return message[0].lower() + message[1:]
 
 
 def _unknown(path: tuple[int | str, ...]) -> str:

@@ -20,8 +20,13 @@ Ideal: TypeAlias = Literal["ideal"]
 PolicyName: TypeAlias = Literal["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
 KernelName: TypeAlias = Literal["physics", "se", "const-se", "nonoscillatory"]
 
-Positive: TypeAlias = Annotated[float, Field(gt=0)]
-NonNegative: TypeAlias = Annotated[float, Field(ge=0)]
+# Far beyond anything physical, and low enough that no product of a few of them overflows.
+_LARGEST = 1e15
+_LARGEST_SEED = 2**63 - 1
+_LARGEST_HORIZON = 10**9
+
+Positive: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0, le=_LARGEST)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Sector: TypeAlias = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -185,8 +190,8 @@ class Timing(Section):
 class Run(Section):
     """How long a run is and where its randomness starts."""
 
-    horizon: Annotated[int, Field(ge=1)]
-    seed: Annotated[int, Field(ge=0)]
+    horizon: Annotated[int, Field(ge=1, le=_LARGEST_HORIZON)]
+    seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)]
 
 
 class Config(Section):
@@ -315,12 +320,18 @@ def _contradictions(config: Config) -> list[str]:
                 f"{name}.sector_deg: [{sector[0]:g}, {sector[1]:g}] is not an angular sector; "
                 "give two angles that rise, within [0, 180]"
             )
+    if kernel.fringe_periods == "auto" and kernel.sector_deg[1] - kernel.sector_deg[0] < 1:
+        found.append(
+            f"kernel.sector_deg: {kernel.sector_deg[1] - kernel.sector_deg[0]:g} degrees are too "
+            "narrow a sector to derive fringes from; make it at least 1, or give the "
+            "kernel.fringe_periods"
+        )
     if config.shadow_extent > length:
         found.append(
             f"channel.shadow_extent: {config.shadow_extent:g} is longer than the rail; "
             f"set it to at most {length:g}"
         )
-    if config.survey.samples > config.grid_size:
+    if steps <= MAX_GRID_POINTS - 1 and config.survey.samples > config.grid_size:
         found.append(
             f"survey.samples: {config.survey.samples} samples for {config.grid_size} grid "
             f"positions; set it to at most {config.grid_size}"

@@ -19,6 +19,8 @@ from macontrol.controller.survey import Survey
 # Beyond this ratio of window to relative ridge, feature space keeps less than nine digits.
 _WELL_CONDITIONED = 1e6
 _LARGEST_DIRECT_WINDOW = 3000
+# Beyond this one, rounding swallows the ridge and no solver has a digit left.
+_SOLVABLE = 1e14
 
 
 def make_policy(config: Config, survey: Survey, *, seed: int | None = None) -> Policy:
@@ -73,15 +75,16 @@ def make_posterior(config: Config, sigma_f2: float) -> WindowedPosterior | Direc
     """The incremental posterior, or the direct one where the ridge is too small for it."""
     kernel, grid = kernel_from_config(config.kernel), Grid.from_config(config)
     ridge, window = config.algorithm.ridge, config.algorithm.window
-    if window * sigma_f2 / ridge <= _WELL_CONDITIONED:
+    conditioning = window * sigma_f2 / ridge
+    if conditioning <= _WELL_CONDITIONED:
         return WindowedPosterior(
             kernel_features(kernel, grid), sigma_f2=sigma_f2, ridge=ridge, window=window
         )
-    if window > _LARGEST_DIRECT_WINDOW:
+    if window > _LARGEST_DIRECT_WINDOW or conditioning > _SOLVABLE:
         least = window * sigma_f2 / _WELL_CONDITIONED
         raise ConfigError(
             f"algorithm.ridge: {ridge:g} is too small for a window of {window} samples at a "
             f"reward variance of {sigma_f2:.3g}; set it to at least {least:.3g}, or the window "
-            f"to at most {_LARGEST_DIRECT_WINDOW}"
+            f"to at most {_LARGEST_DIRECT_WINDOW}, or scale the rewards down"
         )
     return DirectPosterior(kernel, grid, sigma_f2=sigma_f2, ridge=ridge, window=window)

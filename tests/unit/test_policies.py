@@ -7,9 +7,10 @@ import pytest
 from reference import covariance, posterior, survey_scale
 
 from macontrol.config import Config
+from macontrol.config.errors import ConfigError
 from macontrol.controller.baselines import EpsilonGreedy, Fixed, SweepAndHold
 from macontrol.controller.moveucb import MoveUCB
-from macontrol.controller.policies import make_policy
+from macontrol.controller.policies import make_policy, make_posterior
 from macontrol.controller.posterior import WindowedPosterior
 from macontrol.controller.survey import Survey
 from macontrol.sim.campaign.episode import play
@@ -122,3 +123,9 @@ def test_without_a_seed_it_is_that_of_the_run(paper: Config, survey: Survey) -> 
     walks = [[policy.decide(t, 3.0).position for t in range(50)] for policy in (first, second)]
     assert walks[0] == walks[1]
     assert walks[0] != [other.decide(t, 3.0).position for t in range(50)]
+
+
+@pytest.mark.parametrize("scale", [1e15, float("inf")])
+def test_rewards_that_drown_the_ridge_are_refused(paper: Config, scale: float) -> None:
+    with pytest.raises(ConfigError, match="scale the rewards down"):
+        make_posterior(paper, scale)
