@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from macontrol.controller.guard import CommandRefusedError, Guard
+from macontrol.controller.guard import CommandRefusedError, Guard, StillMovingError
 from macontrol.controller.patience import Patience
 from macontrol.controller.record import EventKind
 from macontrol.controller.tally import Tally
@@ -31,6 +31,10 @@ class Approach:
             try:
                 there = self._advance(wanted_mm, ends_s)
                 self._patience.recovered(0)
+            except StillMovingError as late:
+                self._tally.late_arrivals += 1
+                self._patience.failed(0, EventKind.LATE_ARRIVAL, late)
+                self._clock.sleep_until(ends_s)
             except StageError as fault:
                 self._guard.doubt()
                 self._tally.stage_faults += 1
@@ -41,7 +45,7 @@ class Approach:
         """Whether the stage stands there; if not, send it one stroke towards it."""
         guard = self._guard
         if not guard.is_standing and not guard.locate(ends_s).arrived:
-            raise StageError(f"the stage is moving still, at {guard.reported_mm:.3f} mm")
+            raise StillMovingError(f"the stage is moving still, at {guard.reported_mm:.3f} mm")
         reported, stroke = guard.reported_mm, guard.stroke_mm
         left = wanted_mm - reported
         step = wanted_mm if abs(left) <= stroke else reported + (stroke if left > 0 else -stroke)
@@ -52,9 +56,12 @@ class Approach:
         if guard.is_at(command):
             return True
         arrival = guard.move(command, ends_s)
-        if not arrival.arrived or not guard.is_close(command):
-            raise StageError(
-                f"sent from {reported:.3f} mm to {command:.3f} mm, the stage got to "
-                f"{arrival.position_mm:.3f} mm; is it blocked?"
-            )
+        told = (
+            f"sent from {reported:.3f} mm to {command:.3f} mm, the stage got to "
+            f"{arrival.position_mm:.3f} mm; is it blocked?"
+        )
+        if not arrival.arrived:
+            raise StillMovingError(told)
+        if not guard.is_close(command):
+            raise StageError(told)
         return False

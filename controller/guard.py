@@ -23,6 +23,10 @@ class CommandRefusedError(MacontrolError):
     """A command was beyond the stroke or the region, or not a number."""
 
 
+class StillMovingError(StageError):
+    """The stage has not arrived when it should have: late, and a fault if it never does."""
+
+
 class Guard:
     """Lets a stage be moved within its region, one stroke at a time. Positions in millimetres."""
 

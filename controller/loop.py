@@ -21,7 +21,7 @@ from math import inf, isnan, nan
 from macontrol.config import Config
 from macontrol.controller.approach import Approach
 from macontrol.controller.grid import Grid
-from macontrol.controller.guard import CommandRefusedError, Guard
+from macontrol.controller.guard import CommandRefusedError, Guard, StillMovingError
 from macontrol.controller.moveucb import MoveUCB
 from macontrol.controller.patience import Patience
 from macontrol.controller.policy import Decision, Policy
@@ -52,10 +52,6 @@ class _Actuation:
     arrival_known_s: float = 0.0
     reason: str | None = None
     """Why there can be no measurement."""
-
-
-class _StillMovingError(StageError):
-    """The stage has not arrived even by the next slot: late, and a fault if it never does."""
 
 
 class SlotLoop:
@@ -211,7 +207,7 @@ class SlotLoop:
             tally.refused += 1
             self._tell(slot, EventKind.REFUSED, str(refusal), wanted)
             self._stage_patience.recovered(slot)
-        except _StillMovingError as late:
+        except StillMovingError as late:
             tally.late_arrivals += 1
             outcome.on_time, outcome.reason = False, "still moving"
             self._stage_patience.failed(slot, EventKind.LATE_ARRIVAL, late)
@@ -230,7 +226,7 @@ class SlotLoop:
         """After a late arrival or a fault: where is it, does it stand, what is in reach now?"""
         arrival = self._guard.locate(deadline)
         if not arrival.arrived:
-            raise _StillMovingError("the stage is still moving from an earlier slot")
+            raise StillMovingError("the stage is still moving from an earlier slot")
         outcome.origin = found = self._to_wavelengths(arrival.position_mm)
         if not self._guard.is_within_reach:
             raise StageError(f"the stage says it is at {arrival.position_mm:.3f} mm, off its rail")
