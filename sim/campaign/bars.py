@@ -121,6 +121,13 @@ BARS: tuple[Bar, ...] = (
         ".2f",
     ),
     Bar(
+        "kernel",
+        "paper's lengths",
+        "kernel RMSE: Physics' lead, the SE lengths being the paper's",
+        "lowest of four",
+        shown=".2f",
+    ),
+    Bar(
         "variation",
         "lead from S = 15",
         "piecewise S = 15 … 300: least regret lead of MoveUCB",

@@ -24,6 +24,9 @@ VALIDATION_OFFSET = 1_000_000
 """Validation seeds are so far from the others that they never meet."""
 EVERY = 50
 LENGTHS = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0)
+PAPER_LENGTH = 0.5
+"""Which of them the paper's validation realizations chose, for both kernels."""
+TUNED = ("se", "const-se")
 KERNELS: tuple[tuple[str, float], ...] = (
     ("physics", 0.5),  # the length is not read by the first two
     ("nonoscillatory", 0.5),
@@ -52,7 +55,7 @@ def measure(setting: Setting, results: Results) -> Outcome:
         candidates = [number for number, kernel in enumerate(KERNELS) if kernel[0] == name]
         chosen[name] = min(candidates, key=lambda number: validation[:, number].mean())
     for number, (name, length) in enumerate(KERNELS):
-        tuned = name in ("se", "const-se")
+        tuned = name in TUNED
         outcome.add(
             Row(panel, "blocked", LABELS[name], "length" if tuned else "", value, "rmse", measured)
             for panel, columns in (("lengths", errors), ("validation", validation))
@@ -65,7 +68,7 @@ def measure(setting: Setting, results: Results) -> Outcome:
         rmse = estimate(errors[:, number])
         outcome.add([Row("b", "blocked", label, "", "", "rmse", rmse)])
         outcome.quantities[f"{label} rmse"] = rmse
-        if name in ("se", "const-se"):
+        if name in TUNED:
             outcome.notes[f"{label} length"] = length
     rival = min(
         (name for name in chosen if name != "physics"),
@@ -75,13 +78,25 @@ def measure(setting: Setting, results: Results) -> Outcome:
         errors[:, chosen[rival]] - errors[:, chosen["physics"]]
     )
     outcome.notes["physics lead"] = "; ".join(
-        f"{label} {outcome.quantities[f'{label} rmse'].mean:.2f}"
-        for label in sorted(
-            LABELS.values(), key=lambda label: outcome.quantities[f"{label} rmse"].mean
-        )
+        f"{LABELS[name]}{_length(number)} {errors[:, number].mean():.2f}"
+        for name, number in sorted(chosen.items(), key=lambda item: errors[:, item[1]].mean())
     )
+    outcome.notes["paper's lengths"] = "; ".join(
+        f"{LABELS[name]}{_length(number)} {errors[:, number].mean():.2f}"
+        for name in ("const-se", "se")
+        for number in [KERNELS.index((name, PAPER_LENGTH))]
+    )
+    at_paper_length = [errors[:, KERNELS.index((name, PAPER_LENGTH))] for name in TUNED]
+    closest = min(at_paper_length, key=lambda column: column.mean())
+    outcome.quantities["paper's lengths"] = estimate(closest - errors[:, chosen["physics"]])
     _add_example(setting, results, outcome, chosen)
     return outcome
+
+
+def _length(number: int) -> str:
+    """The length of a kernel that has one to choose, as a label."""
+    name, length = KERNELS[number]
+    return f" ({length:g} λ)" if name in TUNED else ""
 
 
 def _add_example(
