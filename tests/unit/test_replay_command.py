@@ -1,0 +1,214 @@
+"""`macontrol replay`: what it writes is what happened, and is the same every time."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference import grid_points, move_ucb
+
+from macontrol.cli import main
+from macontrol.config import Config, load_config
+from macontrol.sim.campaign.episode import play
+from macontrol.sim.oracle import oracle_value
+from macontrol.sim.rewardmap import RewardMap, load_map, simulate_map
+
+SETTINGS = ["algorithm.grid_spacing=0.03", "algorithm.window=60", "survey.samples=40"]
+OPTIONS = [word for setting in SETTINGS for word in ("--set", setting)]
+SLOTS = 250
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return load_config(assignments=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def world(config: Config) -> RewardMap:
+    return simulate_map(config, 7, SLOTS)
+
+
+@pytest.fixture(scope="module")
+def path(config: Config, world: RewardMap, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("maps") / "map.npz"
+    world.save(path, seed=7, config=config)
+    return path
+
+
+def replay(path: Path, folder: Path, *words: str) -> tuple[list[dict[str, str]], dict[str, object]]:
+    """The rows and the outcome that a replay writes."""
+    rows, outcome = folder / "slots.csv", folder / "outcome.json"
+    files = ["--csv", str(rows), "--json", str(outcome)]
+    assert main(["replay", str(path), *OPTIONS, *files, *words]) == 0
+    with rows.open(newline="") as file:
+        return list(csv.DictReader(file)), json.loads(outcome.read_text())
+
+
+def column(rows: list[dict[str, str]], name: str) -> list[float]:
+    return [float(row[name]) for row in rows]
+
+
+class TestSlots:
+    def test_there_is_a_row_for_every_slot(self, path: Path, tmp_path: Path) -> None:
+        rows, _ = replay(path, tmp_path)
+        header = (tmp_path / "slots.csv").read_text().splitlines()[0]
+        assert header == "slot,position,target,reward,switched,transit"
+        assert [row["slot"] for row in rows] == [str(slot) for slot in range(1, SLOTS + 1)]
+
+    def test_the_rows_are_algorithm_1(
+        self, config: Config, world: RewardMap, path: Path, tmp_path: Path
+    ) -> None:
+        rows, outcome = replay(path, tmp_path)
+        survey = zip(world.survey_position.tolist(), world.survey_reward.tolist(), strict=True)
+        expected = move_ucb(config, world.reward, world.noise, survey, beta=1.5)
+        np.testing.assert_allclose(column(rows, "position"), expected.position, atol=1e-9)
+        np.testing.assert_allclose(column(rows, "target"), expected.target, atol=1e-9)
+        assert column(rows, "switched") == expected.switched.astype(float).tolist()
+        assert column(rows, "transit") == expected.transit.astype(float).tolist()
+        assert outcome["switches"] == expected.switched.sum() > 0
+        assert outcome["transit_share"] == pytest.approx(expected.transit.mean())
+
+    def test_the_reward_is_the_one_observed(
+        self, config: Config, world: RewardMap, path: Path, tmp_path: Path
+    ) -> None:
+        rows, _ = replay(path, tmp_path)
+        points = grid_points(config)
+        for slot, row in enumerate(rows):
+            true = np.interp(float(row["position"]), points, world.reward[slot])
+            assert float(row["reward"]) == pytest.approx(true + world.noise[slot], abs=1e-9)
+
+
+class TestOutcome:
+    def test_it_has_its_keys(self, path: Path, tmp_path: Path) -> None:
+        _, outcome = replay(path, tmp_path)
+        wanted = "regret_per_slot reward_per_slot travel switches transit_share theory"
+        assert set(wanted.split()) <= outcome.keys()
+        theory = outcome["theory"]
+        assert isinstance(theory, dict)
+        assert theory.keys() == {
+            "reach",
+            "region",
+            "travel",
+            "transit",
+            "switches",
+            "persistence",
+        }
+        for verdict in theory.values():
+            assert verdict["holds"] is True
+            assert verdict["value"] <= verdict["bound"] + 1e-9
+            assert verdict["statement"]
+
+    @pytest.mark.parametrize("policy", ["moveucb", "gp-ucb", "epsilon-greedy", "fixed"])
+    def test_it_adds_up(
+        self, config: Config, world: RewardMap, path: Path, tmp_path: Path, policy: str
+    ) -> None:
+        rows, outcome = replay(path, tmp_path, "--policy", policy)
+        x = np.array(column(rows, "position"))
+        travel = float(np.abs(np.diff(x)).sum())
+        earned = np.array(column(rows, "reward")) - world.noise
+        best = float(oracle_value(world.reward, config)[0])
+        assert outcome["policy"] == policy
+        assert outcome["slots"] == SLOTS
+        assert outcome["travel"] == pytest.approx(travel)
+        assert outcome["reward_per_slot"] == pytest.approx(earned.mean())
+        regret = (best - earned.sum() + 0.3 * travel) / SLOTS
+        assert outcome["regret_per_slot"] == pytest.approx(regret, rel=1e-9)
+        assert regret > 0
+
+    def test_sweep_and_hold_is_not_charged_the_way_to_its_start(
+        self, path: Path, tmp_path: Path, world: RewardMap
+    ) -> None:
+        rows, outcome = replay(path, tmp_path, "--policy", "sweep-and-hold")
+        best = world.survey_position[world.survey_reward.argmax()]
+        assert column(rows, "position") == pytest.approx([best] * SLOTS)
+        assert outcome["travel"] == 0.0
+
+
+class TestOptions:
+    def test_beta_is_the_policy_s_own_unless_set(
+        self, config: Config, world: RewardMap, path: Path, tmp_path: Path
+    ) -> None:
+        rows, _ = replay(path, tmp_path, "--policy", "gp-ucb")
+        own = config.replace(algorithm__policy="gp-ucb", algorithm__beta=3.5)
+        assert column(rows, "position") == play(own, world).trajectory.position.tolist()
+        for policy in ("moveucb", "gp-ucb"):
+            rows, _ = replay(path, tmp_path, "--policy", policy, "--set", "algorithm.beta=2")
+            two = config.replace(algorithm__policy=policy, algorithm__beta=2.0)
+            assert column(rows, "position") == play(two, world).trajectory.position.tolist()
+
+    def test_the_seed_is_that_of_the_policy(self, path: Path, tmp_path: Path) -> None:
+        words = ["--policy", "epsilon-greedy", "--set", "algorithm.epsilon=0.9"]
+        first, _ = replay(path, tmp_path, *words, "--seed", "3")
+        again, _ = replay(path, tmp_path, *words, "--set", "run.seed=3")
+        other, _ = replay(path, tmp_path, *words, "--seed", "4")
+        assert first == again
+        assert first != other
+
+    @pytest.mark.parametrize("policy", ["moveucb", "epsilon-greedy"])
+    def test_it_is_the_same_to_the_byte(self, path: Path, tmp_path: Path, policy: str) -> None:
+        contents = []
+        for name in ("first", "second"):
+            folder = tmp_path / name
+            folder.mkdir()
+            replay(path, folder, "--policy", policy)
+            contents.append([(folder / f).read_bytes() for f in ("slots.csv", "outcome.json")])
+        assert contents[0] == contents[1]
+
+    def test_it_tells_the_outcome(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["replay", str(path), *OPTIONS]) == 0
+        told = capsys.readouterr().out
+        assert "moveucb, 250 slots" in told
+        assert "regret a slot" in told
+        assert "VIOLATED" not in told
+
+
+class TestRefusals:
+    def test_a_map_of_another_grid(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["replay", str(path)]) == 65
+        told = capsys.readouterr().err
+        assert "201 positions a slot" in told
+        assert "601" in told
+
+    def test_a_map_that_is_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["replay", str(tmp_path / "none.npz")]) == 65
+        text = tmp_path / "text.npz"
+        text.write_text("no map")
+        assert main(["replay", str(text)]) == 65
+        assert main(["replay", str(tmp_path)]) == 65
+        assert capsys.readouterr().err.count("macontrol: ") == 3
+
+    @pytest.mark.parametrize("option", ["--csv", "--json"])
+    def test_outputs_that_cannot_be_written(
+        self, path: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for bad in (tmp_path / "none" / "file", tmp_path, Path("/dev/full")):
+            assert main(["replay", str(path), *OPTIONS, option, str(bad)]) == 74
+            assert f"{bad}: cannot be written" in capsys.readouterr().err
+
+    def test_rewards_too_large_to_compute_with(
+        self, world: RewardMap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        huge = tmp_path / "huge.npz"
+        RewardMap(
+            world.reward * 1e100, world.noise, world.survey_position, world.survey_reward * 1e100
+        ).save(huge)
+        assert main(["replay", str(huge), *OPTIONS]) == 78
+        assert "scale the rewards down" in capsys.readouterr().err
+
+
+def test_a_recorded_survey_may_stand_off_the_grid(
+    config: Config, world: RewardMap, tmp_path: Path
+) -> None:
+    path = tmp_path / "recorded.npz"
+    x = np.sort(np.random.default_rng(2).uniform(0.0, 6.0, 30))
+    RewardMap(world.reward, world.noise, x, 2.0 + np.cos(x)).save(path)
+    replay(path, tmp_path)
+    loaded = load_map(path, config)
+    survey = zip(x.tolist(), (2.0 + np.cos(x)).tolist(), strict=True)
+    expected = move_ucb(config, world.reward, world.noise, survey, beta=1.5)
+    np.testing.assert_allclose(
+        play(config, loaded).trajectory.position, expected.position, atol=1e-9
+    )
