@@ -13,6 +13,7 @@ from macontrol.controller.runfile import (
     RunFileRecorder,
     RunHeader,
     default_run_folder,
+    files,
     latest_run,
     new_run_path,
     read_run,
@@ -95,7 +96,12 @@ def test_an_earlier_run_is_set_aside_under_its_start_time(tmp_path: Path) -> Non
         assert read_run(tmp_path / expected).header.started_wall_s == STARTED
 
 
-def test_a_killed_run_is_set_aside_with_its_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("can_fold", [True, False], ids=["log folded in", "log moved along"])
+def test_a_killed_run_is_set_aside_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_fold: bool
+) -> None:
+    if not can_fold:  # as on a full disk
+        monkeypatch.setattr(files, "_fold_log", lambda _: None)
     path = write(tmp_path / "run.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO slots (slot) VALUES (1)")
@@ -105,7 +111,8 @@ def test_a_killed_run_is_set_aside_with_its_log(tmp_path: Path) -> None:
     aside = set_aside(tmp_path / "killed.db")
     assert aside is not None
     assert read_run(aside).slots["slot"].tolist() == [1]
-    assert sorted(p.name for p in tmp_path.iterdir()) == [aside.name, "run.db"]
+    left = {p.name for p in tmp_path.iterdir()} - {"run.db", aside.name}
+    assert left <= (set() if can_fold else {f"{aside.name}-wal", f"{aside.name}-shm"})
 
 
 def test_a_damaged_run_is_set_aside_too(tmp_path: Path) -> None:

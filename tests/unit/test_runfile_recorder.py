@@ -189,6 +189,7 @@ def test_200_000_records_are_all_written_without_growth_of_memory(tmp_path: Path
             file.hand_over(record(slot))
             if slot % 64 == 0:
                 file.throttle()
+                assert file.pending <= recorder.AHEAD
             if slot % 50_000 == 0:
                 grown.append(memory())
         file.close(30)
@@ -347,6 +348,7 @@ def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
                 if slot % 1000 == 0:
                     time.sleep(0.03)
             wait_for(lambda: file.problems == 1)
+            wait_for(lambda: file.pending <= 4_000)
         slots = read_run(path).slots["slot"]
         np.testing.assert_array_equal(slots, np.arange(1, len(slots) + 1))
     assert len(slots) == file.written
