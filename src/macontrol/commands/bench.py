@@ -1,13 +1,40 @@
-"""Not written yet."""
+"""Measure macontrol on this machine, against bars that it should clear."""
+
+from __future__ import annotations
 
 import argparse
+from typing import Protocol
 
-SUMMARY = "not written yet"
+from macontrol.commands import bench_jitter
+
+SUMMARY = "measure macontrol on this machine"
+
+
+class Subject(Protocol):
+    """A subject's module: its docstring is the description that `--help` shows."""
+
+    SUMMARY: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+    def main(self, arguments: argparse.Namespace) -> int: ...
+
+
+SUBJECTS: dict[str, Subject] = {"jitter": bench_jitter}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend")
+    subjects = parser.add_subparsers(title="subjects", metavar="SUBJECT", required=True)
+    for name, module in SUBJECTS.items():
+        subject = subjects.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subject)
+        subject.set_defaults(subject=module)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    return 1
+    subject: Subject = arguments.subject
+    return subject.main(arguments)

@@ -1,0 +1,1 @@
+"""What macontrol measures of itself. The numbers only; the `bench` commands print them."""

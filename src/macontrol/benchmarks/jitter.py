@@ -1,0 +1,269 @@
+"""How well the daemon keeps time: its wake-ups beside those of a cyclictest at the same time.
+
+Absolute latencies say more about the machine and its neighbours than about a program. So the true
+daemon runs on the simulated bench together with cyclictest, of the same period, scheduling class
+and priority, and what counts is the ratio. The daemon's figures come from its own run file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.config.errors import HardwareError, MacontrolError
+from macontrol.controller.realtime import PRIORITY
+from macontrol.controller.record import EventKind
+from macontrol.controller.runfile import Run, read_run
+
+QUANTILES = (50.0, 99.0, 99.9)
+
+_LONGEST_US = 100_000
+_READY_WITHIN_S = 30.0
+_END_WITHIN_S = 10.0
+_SAMPLE_EVERY_S = 0.2
+_PAPER_SLOT_S = 0.005
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Percentiles of how late something was, in microseconds."""
+
+    count: int
+    p50: float
+    p99: float
+    p99_9: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """What a run of both came to."""
+
+    slot_s: float
+    seconds: float
+    fifo: bool
+    """Whether both had SCHED_FIFO; else both had normal scheduling."""
+    ours: Latencies
+    cyclictest: Latencies
+    decide: Latencies
+    missed: int
+    """Slots of the daemon that were not run, for whatever reason."""
+    resident_bytes: int
+    """The most that was ever in memory."""
+    cpu_share: float
+    """Of one core, all threads, while slots were run."""
+
+    def ratios(self) -> tuple[float, float, float]:
+        """Our p50, p99, p99.9 in those of cyclictest."""
+        ours, peer = self.ours, self.cyclictest
+        return ours.p50 / peer.p50, ours.p99 / peer.p99, ours.p99_9 / peer.p99_9
+
+    @property
+    def decide_share(self) -> float:
+        """The decide phase's p99.9 as a part of the slot."""
+        return self.decide.p99_9 * 1e-6 / self.slot_s
+
+
+def find_cyclictest() -> str:
+    """Get where cyclictest is; an error that says how to get it if it is nowhere."""
+    found = shutil.which("cyclictest") or shutil.which("cyclictest", path="/usr/sbin:/usr/bin")
+    if found is None:
+        raise HardwareError("cyclictest is not installed; Debian: apt install rt-tests")
+    return found
+
+
+def fifo_is_permitted(priority: int = PRIORITY) -> bool:
+    """Whether a process started from here may have SCHED_FIFO."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def measure_jitter(seconds: float, slot_s: float) -> Jitter:
+    """Run the daemon and cyclictest side by side for so many seconds."""
+    cyclictest = find_cyclictest()
+    fifo = fifo_is_permitted()
+    with tempfile.TemporaryDirectory(prefix="macontrol-jitter-") as name:
+        folder = Path(name)
+        with _daemon(folder, seconds, slot_s) as daemon:
+            begin = time.monotonic()
+            usage = _run_cyclictest(
+                cyclictest, folder / "cyclictest.json", seconds, slot_s, fifo, daemon.pid
+            )
+            end = time.monotonic()
+            daemon.send_signal(signal.SIGTERM)
+            output, _ = daemon.communicate(timeout=_END_WITHIN_S)
+        if daemon.returncode != 0:
+            raise _daemon_failed(daemon.returncode, output)
+        run = read_run(folder / "run")
+        peer = json.loads((folder / "cyclictest.json").read_text(encoding="utf-8"))
+    return _evaluate(run, peer, usage, begin, end, fifo)
+
+
+@contextmanager
+def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.Popen[str]]:
+    """The daemon, past its READY."""
+    command = [sys.executable, "-m", "macontrol", "--backend", "sim", "--cold"]
+    command += ["--name", f"jitter-{os.getpid()}", "--run", str(folder / "run")]
+    command += ["--duration", f"{seconds + _READY_WITHIN_S:.0f}"]
+    if abs(slot_s - _PAPER_SLOT_S) > 1e-9:
+        # The paper's slot, stretched: the same part of it for the stage, which gets as far.
+        command += ["--set", f"physical.slot_duration_s={slot_s!r}"]
+        command += ["--set", f"physical.actuation_time_s={slot_s / 5!r}"]
+        command += ["--set", "physical.stroke=auto"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(folder / "notify"))
+        manager.settimeout(_SAMPLE_EVERY_S)
+        environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify")}
+        environment.pop("WATCHDOG_USEC", None)
+        with subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as daemon:
+            try:
+                _await_ready(manager, daemon)
+                yield daemon
+            finally:
+                daemon.kill()
+
+
+def _await_ready(manager: socket.socket, daemon: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + _READY_WITHIN_S
+    while daemon.poll() is None and time.monotonic() < deadline:
+        try:
+            if b"READY=1" in manager.recv(4096):
+                return
+        except TimeoutError:
+            continue
+    daemon.kill()
+    output, _ = daemon.communicate()
+    raise _daemon_failed(daemon.returncode, output)
+
+
+def _daemon_failed(code: int, output: str) -> MacontrolError:
+    tail = "\n".join(output.strip().splitlines()[-5:])
+    return MacontrolError(f"the daemon did not run as it should (exit code {code}):\n{tail}")
+
+
+@dataclass(frozen=True)
+class _Usage:
+    resident_bytes: int
+    cpu_share: float
+
+
+def _run_cyclictest(
+    program: str, report: Path, seconds: float, slot_s: float, fifo: bool, daemon: int
+) -> _Usage:
+    """Run cyclictest to its end, watching meanwhile what the daemon uses."""
+    command = [program, "--quiet", "--mlockall", "--threads=1", f"--json={report}"]
+    command += [f"--interval={slot_s * 1e6:.0f}", f"--duration={max(round(seconds), 1)}"]
+    command += [f"--histogram={_LONGEST_US}"]
+    command += [f"--priority={PRIORITY}", "--policy=fifo"] if fifo else ["--policy=other"]
+    begin, cpu_begin = time.monotonic(), _cpu_seconds(daemon)
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        resident = 0
+        while process.poll() is None:
+            resident = max(resident, _resident_bytes(daemon))
+            time.sleep(_SAMPLE_EVERY_S)
+        assert process.stderr is not None
+        told = process.stderr.read()
+    if process.returncode != 0 or not report.exists():
+        raise HardwareError(f"cyclictest failed: {told.strip() or process.returncode}")
+    share = (_cpu_seconds(daemon) - cpu_begin) / (time.monotonic() - begin)
+    return _Usage(max(resident, _resident_bytes(daemon)), share)
+
+
+def _cpu_seconds(pid: int) -> float:
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _resident_bytes(pid: int) -> int:
+    # Not rusage: its maximum counts the parent's memory too, as it was before the exec.
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def _evaluate(
+    run: Run, peer: Mapping[str, Any], usage: _Usage, begin: float, end: float, fifo: bool
+) -> Jitter:
+    slot_s = run.header.config.physical.slot_duration_s
+    start = run.slots["start_s"]
+    inside = (start >= begin) & (start < end)
+    if not inside.any():
+        raise MacontrolError("the daemon ran no slot while cyclictest did")
+    # A wake-up too late for its slot is no slot's, but a wake-up: it counts, by its upper bound.
+    stalls = [
+        (event.value or 1.0) * slot_s
+        for event in run.events
+        if event.kind is EventKind.MISSED and "stalled" in event.detail
+        if begin <= event.time_s < end
+    ]
+    slots = run.slots["slot"][inside]
+    thread = peer["thread"]["0"]
+    histogram = {int(k): int(v) for k, v in thread["histogram"].items()}
+    return Jitter(
+        slot_s=slot_s,
+        seconds=end - begin,
+        fifo=fifo,
+        ours=_latencies(np.concatenate([run.slots["wake_s"][inside], stalls]) * 1e6),
+        cyclictest=_of_histogram(histogram, float(thread["max"]), int(thread["cycles"])),
+        decide=_latencies(run.slots["decide_s"][inside] * 1e6),
+        missed=int(slots[-1] - slots[0] + 1 - len(slots)),
+        resident_bytes=usage.resident_bytes,
+        cpu_share=usage.cpu_share,
+    )
+
+
+def _latencies(times_us: NDArray[np.float64]) -> Latencies:
+    p50, p99, p99_9 = np.percentile(times_us, QUANTILES, method="higher").tolist()
+    return Latencies(len(times_us), p50, p99, p99_9, float(times_us.max()))
+
+
+def _of_histogram(histogram: Mapping[int, int], largest: float, cycles: int) -> Latencies:
+    """Percentiles of cyclictest's whole microseconds; what is off its scale is its largest."""
+    levels = sorted(histogram)
+    seen = np.cumsum([histogram[level] for level in levels])
+    count = max(cycles, int(seen[-1]) if len(seen) else 0)
+
+    def at(quantile: float) -> float:
+        index = int(np.searchsorted(seen, np.ceil(count * quantile / 100)))
+        # Whole microseconds, rounded down: the middle of the step, and never 0.
+        return levels[index] + 0.5 if index < len(levels) else largest
+
+    values: Sequence[float] = [at(quantile) for quantile in QUANTILES]
+    return Latencies(count, values[0], values[1], values[2], largest)
