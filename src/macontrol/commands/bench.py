@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from macontrol.commands import bench_jitter
+from macontrol.commands import bench_jitter, bench_posterior
 
 SUMMARY = "measure macontrol on this machine"
 
@@ -19,7 +19,7 @@ class Subject(Protocol):
     def main(self, arguments: argparse.Namespace) -> int: ...
 
 
-SUBJECTS: dict[str, Subject] = {"jitter": bench_jitter}
+SUBJECTS: dict[str, Subject] = {"posterior": bench_posterior, "jitter": bench_jitter}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

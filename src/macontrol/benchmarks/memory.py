@@ -1,0 +1,114 @@
+"""Whether a long run grows: what the process holds, read now and then over very many slots.
+
+Two readings need no instrumentation that would itself allocate: the resident set, which the
+kernel keeps, and the count of blocks that Python's allocator has handed out, which it keeps.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.benchmarks.decisions import Player, World, no_garbage_collection
+from macontrol.config import Config
+from macontrol.controller.direct import DirectPosterior
+from macontrol.controller.grid import Grid
+from macontrol.controller.kernel import kernel_from_config
+
+READINGS = 100
+_STATM = Path("/proc/self/statm")
+
+
+@dataclass(frozen=True)
+class Soak:
+    """What became of memory, and of the digits, over a long run."""
+
+    slots: int
+    seconds: float
+    resident_start: int
+    """In bytes, like all that follows: the median of the first tenth of the readings."""
+    resident_growth: int
+    """From the first tenth of the readings to the last, by their medians."""
+    resident_peak: int
+    blocks_growth: int
+    """Blocks of Python's allocator, by the same medians."""
+    refactorings: int
+    """How often the posterior found rounding grown, and summed itself up again."""
+    mean_error: float
+    """Against a direct solve of the last window, in units of sigma_f."""
+    variance_error: float
+    """The same, in units of sigma_f^2."""
+
+
+def soak(
+    config: Config, world: World, slots: int, *, advance: Callable[[], None] = lambda: None
+) -> Soak:
+    """Play very many slots and read the memory `READINGS` times in between."""
+    player = Player(config, world)
+    window = config.algorithm.window
+    last: deque[tuple[int, float, float]] = deque(maxlen=window)
+    resident = np.zeros(READINGS, np.int64)
+    blocks = np.zeros(READINGS, np.int64)
+    # The window and the allocator's own pools fill up first.
+    last.extend((turn.slot, turn.position, turn.reward) for turn in player.play(2 * window))
+    begin = perf_counter()
+    with no_garbage_collection():
+        for reading in range(READINGS):
+            count = slots * (reading + 1) // READINGS - slots * reading // READINGS
+            last.extend((turn.slot, turn.position, turn.reward) for turn in player.play(count))
+            gc.collect()
+            resident[reading], blocks[reading] = _resident_bytes(), sys.getallocatedblocks()
+            advance()
+    seconds = perf_counter() - begin
+    mean_error, variance_error = _errors(config, world, player, last)
+    start, end = _ends(resident)
+    blocks_start, blocks_end = _ends(blocks)
+    return Soak(
+        slots=slots,
+        seconds=seconds,
+        resident_start=start,
+        resident_growth=end - start,
+        resident_peak=int(resident.max()),
+        blocks_growth=blocks_end - blocks_start,
+        refactorings=getattr(player.policy.posterior, "refactorings", 0),
+        mean_error=mean_error,
+        variance_error=variance_error,
+    )
+
+
+def _resident_bytes() -> int:
+    return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _ends(readings: NDArray[np.int64]) -> tuple[int, int]:
+    tenth = len(readings) // 10
+    return int(np.median(readings[:tenth])), int(np.median(readings[-tenth:]))
+
+
+def _errors(
+    config: Config, world: World, player: Player, last: deque[tuple[int, float, float]]
+) -> tuple[float, float]:
+    sigma_f2 = world.survey.sigma_f2(config)
+    direct = DirectPosterior(
+        kernel_from_config(config.kernel),
+        Grid.from_config(config),
+        sigma_f2=sigma_f2,
+        ridge=config.algorithm.ridge,
+        window=config.algorithm.window,
+    )
+    for sample in last:
+        direct.observe(*sample)
+    ours = player.policy.posterior
+    return (
+        float(np.abs(ours.mean - direct.mean).max() / np.sqrt(sigma_f2)),
+        float(np.abs(ours.variance - direct.variance).max() / sigma_f2),
+    )

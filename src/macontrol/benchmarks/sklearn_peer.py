@@ -1,0 +1,46 @@
+"""The posterior by scikit-learn: the same kernel, refitted and predicted anew in every slot.
+
+Imported only where scikit-learn is installed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Kernel
+
+from macontrol.benchmarks.peers import FromScratch
+from macontrol.controller.kernel import StationaryKernel
+
+Array = NDArray[np.float64]
+
+
+class OurKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
+    """A kernel of ours in scikit-learn's clothes; its parameters are fixed."""
+
+    def __init__(self, kernel: StationaryKernel, sigma_f2: float) -> None:
+        self.kernel = kernel
+        self.sigma_f2 = sigma_f2
+
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Array:
+        other = X if Y is None else Y
+        return self.sigma_f2 * self.kernel(X[:, :1] - other[:, 0])
+
+    def diag(self, X: Array) -> Array:
+        return np.full(len(X), self.sigma_f2)
+
+    def is_stationary(self) -> bool:
+        return True
+
+
+class SklearnPosterior(FromScratch):
+    """GaussianProcessRegressor with our kernel, its parameters as they are."""
+
+    def solve(self, position: Array, reward: Array) -> tuple[Array, Array]:
+        regressor = GaussianProcessRegressor(
+            OurKernel(self.kernel, self.sigma_f2), alpha=self.ridge, optimizer=None
+        )
+        regressor.fit(position[:, None], reward)
+        mean, deviation = regressor.predict(self.grid.points[:, None], return_std=True)
+        return mean, np.square(deviation)
