@@ -1,0 +1,239 @@
+"""The last seconds of an IQ stream, and the time at which each of its samples was taken.
+
+Samples are numbered as they come. A block can arrive late but never early, so over some seconds
+the lower envelope of arrival − n/fs, taken at the ends of the blocks, tells when sample n was
+taken, whatever the delivery jitters.
+
+A block that is on time by that envelope also proves that no samples are missing before it: what
+is lost is never made up, and would make all that follows late. A window of time is therefore
+handed out once its last sample is in and a block at or after that sample was on time. Until then
+it is pending; older samples never stand in for it. When all blocks stay late and catch up no
+more, samples were lost: the numbering starts anew, and every window that reaches back is a gap.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from math import ceil, floor, inf, isnan, nan
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[Any]
+"""One row a sample, I and Q its columns: unsigned bytes or floats."""
+
+ENVELOPE_S = 8.0
+"""How far the envelope looks back. A sample clock 100 ppm slow then errs by 0.8 ms."""
+LOST_AFTER_S = 1.0
+"""Samples count as lost when all blocks were late for so long without catching up."""
+EARLY_S = 0.05
+"""A block that is earlier than the envelope improves it; one that is so much earlier breaks it."""
+RELEARN_S = 0.25
+"""What is left out after lost samples until the envelope is known again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The samples of an interval; or why there are none; or neither yet."""
+
+    state: Literal["ready", "pending", "lost"]
+    samples: Samples | None = None
+    reason: str = ""
+
+
+_PENDING = Window("pending")
+
+
+class IQRing:
+    """A ring of samples in bounded memory. One thread appends, others ask for windows."""
+
+    def __init__(
+        self,
+        sample_rate_hz: float,
+        *,
+        capacity_s: float,
+        tolerance_s: float,
+        settling_s: float = 0.0,
+        stale_s: float = 1.5,
+        delay_s: float = 0.0,
+        dtype: npt.DTypeLike = np.uint8,
+    ) -> None:
+        self.sample_rate_hz = sample_rate_hz
+        self._tolerance_s = tolerance_s
+        self._settling_s = settling_s
+        self._stale_s = stale_s
+        self._delay_s = delay_s
+        self._data = np.zeros((max(1, ceil(capacity_s * sample_rate_hz)), 2), dtype)
+        self._changed = threading.Condition()
+        self._awaited_s = inf
+        self._broken_at_s = -inf
+        self._break_reason = "gap"
+        self.restarts: dict[str, int] = {}
+        self._connection_began()
+        self._begin(settling_s)
+
+    def _connection_began(self) -> None:
+        self._total = 0
+        self._first_arrival_s = nan
+        self._last_arrival_s = nan
+
+    def _begin(self, settling_s: float) -> None:
+        """Number from 0 again, and learn the envelope anew."""
+        self._count = 0
+        self._confirmed = 0
+        self._settle_for_s = settling_s
+        self._settles_at_s = inf
+        self._settled: int | None = None
+        # Rising offsets only, oldest first: the first is the lowest of all that are recent.
+        self._lowest: deque[tuple[float, float]] = deque()
+        self._late_since_s: float | None = None
+        self._late_best_s = 0.0
+        self._late_best_at_s = 0.0
+
+    @property
+    def capacity(self) -> int:
+        """Get how many samples are held at the most."""
+        return len(self._data)
+
+    @property
+    def is_settled(self) -> bool:
+        """Get whether windows can be had from now on."""
+        return self._settled is not None
+
+    @property
+    def behind_s(self) -> float:
+        """Get how late the stream runs at present; 0 if it is on time."""
+        return 0.0 if self._late_since_s is None else self._late_best_s
+
+    @property
+    def measured_rate_hz(self) -> float:
+        """Get the samples a second since the stream was opened; NaN before 5 s have passed.
+
+        It errs by up to a block of the server's in all the samples since then.
+        """
+        elapsed = self._last_arrival_s - self._first_arrival_s
+        return self._total / elapsed if elapsed >= 5.0 else nan
+
+    def append(self, block: Samples, arrival_s: float) -> bool:
+        """Take in the next samples of the stream, whose last one arrived just now.
+
+        False says that the stream is hopelessly behind: reopen it to get rid of what is queued.
+        """
+        if len(block) == 0:
+            return True
+        with self._changed:
+            self._store(block)
+            if isnan(self._first_arrival_s):
+                self._first_arrival_s = arrival_s
+            else:
+                self._total += len(block)
+            self._last_arrival_s = arrival_s
+            return self._stamp(arrival_s)
+
+    def restart(self, reason: str, at_s: float, *, reopened: bool = False) -> None:
+        """Start anew after samples were lost, or after the stream was reopened."""
+        with self._changed:
+            if reopened:
+                self._connection_began()
+            self._restart(reason, at_s, self._settling_s if reopened else RELEARN_S)
+
+    def _restart(self, reason: str, at_s: float, settling_s: float) -> None:
+        self.restarts[reason] = self.restarts.get(reason, 0) + 1
+        self._broken_at_s = at_s
+        self._break_reason = reason
+        self._begin(settling_s)
+        self._changed.notify_all()
+
+    def _store(self, block: Samples) -> None:
+        size = len(self._data)
+        end = self._count + len(block)
+        kept = block[-size:]
+        at = (end - len(kept)) % size
+        head = min(len(kept), size - at)
+        self._data[at : at + head] = kept[:head]
+        self._data[: len(kept) - head] = kept[head:]
+        self._count = end
+
+    def _stamp(self, arrival_s: float) -> bool:
+        """Learn from a block's arrival when samples are taken, and whether all are there."""
+        offset = arrival_s - self._count / self.sample_rate_hz
+        lowest = self._lowest
+        if not lowest:
+            self._settles_at_s = arrival_s + self._settle_for_s
+        elif self._settled is not None and offset < lowest[0][1] - EARLY_S:
+            # Not jitter: the clock stood still, or samples came twice.
+            self._restart("gap", arrival_s, RELEARN_S)
+            return True
+        if lowest and offset > lowest[0][1] + self._tolerance_s:
+            return self._late(offset - lowest[0][1], arrival_s)
+        while lowest and lowest[-1][1] >= offset:
+            lowest.pop()
+        lowest.append((arrival_s, offset))
+        # Forgotten only while blocks are on time: a backlog must not become the new envelope.
+        while lowest[0][0] < arrival_s - ENVELOPE_S:
+            lowest.popleft()
+        self._late_since_s = None
+        self._confirmed = self._count
+        if self._settled is None and arrival_s >= self._settles_at_s:
+            self._settled = self._count
+        if self._time_of(self._confirmed) >= self._awaited_s:
+            self._changed.notify_all()
+        return True
+
+    def _late(self, excess_s: float, arrival_s: float) -> bool:
+        """Tell lost samples (late for good) from a backlog (late, but catching up)."""
+        if self._late_since_s is None:
+            self._late_since_s = arrival_s
+            self._late_best_s, self._late_best_at_s = excess_s, arrival_s
+        elif excess_s < self._late_best_s - self._tolerance_s:
+            self._late_best_s, self._late_best_at_s = excess_s, arrival_s
+        hopeless = self._late_best_s > self._stale_s
+        if arrival_s - self._late_best_at_s > LOST_AFTER_S:
+            self._restart("gap", arrival_s, RELEARN_S)
+            return not hopeless
+        return not (hopeless and arrival_s - self._late_since_s > 2 * LOST_AFTER_S)
+
+    def _time_of(self, index: int) -> float:
+        offset = self._lowest[0][1] if self._lowest else nan
+        return offset + index / self.sample_rate_hz - self._delay_s
+
+    def time_of(self, index: int) -> float:
+        """Get when a sample was taken (s); NaN before anything has arrived."""
+        with self._changed:
+            return self._time_of(index)
+
+    def wait(self, moment_s: float, timeout_s: float) -> None:
+        """Wait until the samples up to a moment are in, or the stream broke, or the timeout."""
+        with self._changed:
+            if self._lowest and self._time_of(self._confirmed) >= moment_s:
+                return
+            self._awaited_s = moment_s
+            self._changed.wait(timeout_s)
+            self._awaited_s = inf
+
+    def window(self, start_s: float, end_s: float) -> Window:
+        """Get the samples taken in an interval, once all of them are in."""
+        with self._changed:
+            if start_s < self._broken_at_s:
+                return Window("lost", reason=self._break_reason)
+            if self._settled is None:
+                return _PENDING
+            first = ceil((start_s - self._time_of(0)) * self.sample_rate_hz)
+            last = floor((end_s - self._time_of(0)) * self.sample_rate_hz)
+            if first < self._settled:
+                return Window("lost", reason="settling")
+            if first < self._count - len(self._data):
+                return Window("lost", reason="stale")
+            if self._confirmed < last:
+                return _PENDING
+            return Window("ready", self._copy(first, max(first, last)))
+
+    def _copy(self, first: int, last: int) -> Samples:
+        size = len(self._data)
+        at, count = first % size, last - first
+        if at + count <= size:
+            return self._data[at : at + count].copy()
+        return np.concatenate([self._data[at:], self._data[: at + count - size]])
