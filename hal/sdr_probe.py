@@ -1,0 +1,425 @@
+"""A probe over a radio's continuous IQ stream.
+
+One thread reads the stream into a ring, and reopens it when it fails; another waits until a
+requested interval is in, and computes. The slot thread only hands requests over and takes what is
+ready: neither call computes, reads, or waits for a lock that is held longer than a moment.
+
+Of the transmission interval the guards are left out, as the stamps of samples are unsure by about
+as much. A measurement is not valid, and then carries no reward, if samples of it are missing (gap,
+overflow), are on the rails (clipping), are too few, came too late (stale) or too early after the
+radio was tuned (settling), if the noise floor is not known or was being measured, or if the radio
+does not keep its sample rate.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, isnan, nan, sqrt
+from typing import Protocol
+
+import numpy.typing as npt
+
+from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
+from macontrol.hal.clock import Clock
+from macontrol.hal.iq_ring import IQRing, Samples
+from macontrol.hal.power import (
+    DB_PER_NEPER,
+    PowerReading,
+    rate_reward,
+    to_db,
+    tone,
+    wideband,
+)
+from macontrol.hal.probe import Measurement, ProbeError
+
+# Back-off between attempts to reopen a stream; it starts anew after a stream that worked a while.
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 8.0
+_WORKED_S = 5.0
+# At least so often the worker looks for new requests and for ones that have waited too long.
+_LOOK_EVERY_S = 0.05
+# The noise floor is measured in pieces of this length.
+_FLOOR_PIECE_S = 0.25
+# A sample rate that is off by more explains the gaps that are seen.
+_RATE_TOLERANCE = 0.02
+# So many of the latest measurements tell how soon one can be ready.
+_LATENESS_KEPT = 32
+
+
+class IQStream(Protocol):
+    """A radio that delivers samples without a pause. Used by one thread at a time."""
+
+    @property
+    def name(self) -> str:
+        """Get which radio this is."""
+        ...
+
+    @property
+    def dtype(self) -> npt.DTypeLike:
+        """Get the type of I and Q: bytes or floats."""
+        ...
+
+    def open(self, stop: threading.Event) -> None:
+        """Connect and tune; raise ProbeError, with the reason, if that fails."""
+        ...
+
+    def read(self, ring: IQRing, stop: threading.Event) -> None:
+        """Read into the ring until told to stop; raise ProbeError if the stream is lost."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the radio; harmless if it is not open."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFloor:
+    """The power with the transmitter off."""
+
+    power: float
+    sigma_db: float
+    measured_at_s: float
+    """When, on the clock; NaN if it was given and not measured."""
+
+    @property
+    def dbfs(self) -> float:
+        return to_db(self.power)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeHealth:
+    """How a probe is doing."""
+
+    fault: str
+    """Why there are no samples at present; empty if there are."""
+    reopened: int
+    valid: int
+    invalid: dict[str, int]
+    """How many measurements were not valid, by reason."""
+    breaks: dict[str, int]
+    """How often samples were lost, by reason."""
+    level_dbfs: float
+    level_dbm: float | None
+    clipped_share: float
+    lateness_s: float
+    """From the end of the latest measured window until its measurement was ready."""
+    behind_s: float
+    """How late samples arrive at present, beyond the usual."""
+    measured_rate_hz: float
+    noise_floor: NoiseFloor | None
+
+
+@dataclass(slots=True)
+class _Request:
+    slot: int
+    start_s: float
+    end_s: float
+    reply: queue.SimpleQueue[PowerReading | str] | None = None
+    """Where the bare reading goes; None for a slot."""
+
+
+@dataclass(slots=True)
+class _Figures:
+    """What the worker keeps for the health report."""
+
+    valid: int = 0
+    invalid: Counter[str] = field(default_factory=Counter)
+    level: float = nan
+    clipped: float = nan
+    lateness_s: float = nan
+
+
+class SdrProbe:
+    """The Probe over any IQ stream. `open` it before use."""
+
+    def __init__(
+        self,
+        settings: ProbeSettings,
+        stream: IQStream,
+        clock: Clock,
+        *,
+        transmission_share: float,
+    ) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._clock = clock
+        self._share = transmission_share
+        self._ring = IQRing(
+            settings.sample_rate_hz,
+            capacity_s=LONGEST_WINDOW_S + settings.stale_s + 0.5,
+            tolerance_s=settings.guard_s,
+            settling_s=settings.settling_s,
+            stale_s=settings.stale_s,
+            delay_s=settings.delay_s,
+            dtype=stream.dtype,
+        )
+        self._incoming: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._ready: deque[Measurement] = deque()
+        self._latest: _Request | None = None
+        self._answered = threading.Event()
+        self._answered_slot: int | None = None
+        self._recent_lateness: deque[float] = deque(maxlen=_LATENESS_KEPT)
+        self._soonest_s = -inf
+        self._quiet_s = (inf, -inf)
+        self._fault = "it was not opened"
+        self._reopened = 0
+        self._figures = _Figures()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._floor: NoiseFloor | None = None
+        if settings.noise_floor != "measure":
+            self._floor = NoiseFloor(10.0 ** (settings.noise_floor / 10.0), 0.0, nan)
+
+    @property
+    def name(self) -> str:
+        """Get which radio measures."""
+        return self._stream.name
+
+    @property
+    def noise_floor(self) -> NoiseFloor | None:
+        """Get the noise floor in use; None if none was measured or given."""
+        return self._floor
+
+    def open(self) -> None:
+        """Connect, tune and wait until the samples flow; raise ProbeError if they do not."""
+        try:
+            self._stream.open(self._stop)
+            self._fault = ""
+            for target in (self._read, self._work):
+                thread = threading.Thread(target=target, name=f"probe{target.__name__}")
+                thread.daemon = True
+                thread.start()
+                self._threads.append(thread)
+            settings = self._settings
+            until = self._clock.now() + settings.settling_s + settings.silence_s + 1.0
+            while not self._ring.is_settled:
+                if self._clock.now() > until or self._fault:
+                    why = self._fault or "no samples come, or they come too unevenly"
+                    raise ProbeError(f"{self.name}: {why}")
+                self._stop.wait(0.01)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop reading and let go of the radio."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+        if not self._threads:
+            self._stream.close()
+        self._threads.clear()
+        self._fault = self._fault or "it was closed"
+
+    def request(self, slot: int, start_s: float, end_s: float) -> None:
+        """Ask for the reward of a slot, measured between two moments of the clock."""
+        if self._fault:
+            return  # `collect` tells why
+        settings = self._settings
+        end = end_s - settings.guard_s - settings.lead_s
+        start = max(start_s + settings.guard_s, end - LONGEST_WINDOW_S)
+        self._latest = request = _Request(slot, start, end)
+        self._incoming.put(request)
+
+    def collect(self, deadline_s: float) -> Sequence[Measurement]:
+        """Get what has become ready, waiting for the latest request until the deadline.
+
+        It does not wait where even the soonest of the recent measurements would be too late.
+        """
+        latest, ready = self._latest, self._ready
+        if latest is not None and latest.end_s + self._soonest_s < deadline_s:
+            while self._answered_slot != latest.slot and not self._fault:
+                self._answered.clear()
+                left = deadline_s - self._clock.now()
+                if left <= 0 or self._answered_slot == latest.slot:
+                    break
+                self._answered.wait(left)
+        found = [ready.popleft() for _ in range(len(ready))]
+        if not found and self._fault:
+            raise ProbeError(f"{self.name}: {self._fault}")
+        return found
+
+    def measure_noise_floor(self, seconds: float | None = None) -> NoiseFloor:
+        """Measure the power with the transmitter off, from now on for some seconds.
+
+        Not for the slot thread: it takes as long as it measures. Slots measured meanwhile are not
+        valid. A floor that cannot be measured leaves the earlier one in use.
+        """
+        seconds = self._settings.noise_floor_s if seconds is None else seconds
+        begin = self._clock.now() + self._settings.guard_s
+        pieces = max(1, round(seconds / _FLOOR_PIECE_S))
+        length = seconds / pieces
+        reply: queue.SimpleQueue[PowerReading | str] = queue.SimpleQueue()
+        self._quiet_s = (begin, begin + seconds)
+        for k in range(pieces):
+            start = begin + k * length
+            self._incoming.put(_Request(-1, start, start + length, reply))
+        readings = [self._await_reply(reply, begin + seconds) for _ in range(pieces)]
+        power = sum(r.power * r.samples for r in readings) / sum(r.samples for r in readings)
+        if power <= 0:
+            raise ProbeError(f"{self.name}: noise floor not measured: the radio sends only zeros")
+        sigma = sqrt(sum(r.sigma_db**2 for r in readings)) / pieces
+        if pieces > 1:
+            spread = sum((r.power / power - 1.0) ** 2 for r in readings) / (pieces - 1)
+            sigma = max(sigma, DB_PER_NEPER * sqrt(spread / pieces))
+        self._floor = NoiseFloor(power, sigma, begin)
+        return self._floor
+
+    def _await_reply(
+        self, reply: queue.SimpleQueue[PowerReading | str], end_s: float
+    ) -> PowerReading:
+        patience = end_s - self._clock.now() + self._settings.stale_s + 1.0
+        try:
+            answer: PowerReading | str = reply.get(timeout=max(patience, 0.1))
+        except queue.Empty:
+            answer = "no answer"
+        if isinstance(answer, str):
+            why = self._fault or answer
+            raise ProbeError(f"{self.name}: noise floor not measured: {why}")
+        return answer
+
+    def health(self) -> ProbeHealth:
+        """Get how the probe is doing."""
+        figures = self._figures
+        level = nan if isnan(figures.level) else to_db(figures.level)
+        return ProbeHealth(
+            fault=self._fault,
+            reopened=self._reopened,
+            valid=figures.valid,
+            invalid=dict(figures.invalid),
+            breaks=dict(self._ring.restarts),
+            level_dbfs=level,
+            level_dbm=self._settings.dbm(level),
+            clipped_share=figures.clipped,
+            lateness_s=figures.lateness_s,
+            behind_s=self._ring.behind_s,
+            measured_rate_hz=self._ring.measured_rate_hz,
+            noise_floor=self._floor,
+        )
+
+    # The reader thread
+
+    def _read(self) -> None:
+        """Keep the stream flowing into the ring, whatever happens to it."""
+        pause, is_open = _FIRST_PAUSE_S, True
+        while not self._stop.is_set():
+            began = self._clock.now()
+            try:
+                if not is_open:
+                    self._stream.open(self._stop)
+                    is_open = True
+                    self._ring.restart("gap", self._clock.now(), reopened=True)
+                    self._reopened += 1
+                    self._fault = ""
+                self._stream.read(self._ring, self._stop)
+            except Exception as error:  # a reader that died in silence would be worse
+                known = isinstance(error, ProbeError)
+                self._fault = str(error) if known else f"{type(error).__name__}: {error}"
+                self._answered.set()
+            self._stream.close()
+            is_open = False
+            if self._stop.is_set():
+                break
+            self._ring.restart("gap", self._clock.now(), reopened=True)
+            if self._clock.now() - began > _WORKED_S:
+                pause = _FIRST_PAUSE_S
+            self._stop.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        self._stream.close()
+
+    # The worker thread
+
+    def _work(self) -> None:
+        pending: deque[_Request] = deque()
+        while not self._stop.is_set():
+            if pending:
+                self._ring.wait(min(r.end_s for r in pending), _LOOK_EVERY_S)
+            else:
+                try:
+                    pending.append(self._incoming.get(timeout=5 * _LOOK_EVERY_S))
+                except queue.Empty:
+                    continue
+            while not self._incoming.empty():
+                pending.append(self._incoming.get())
+            for _ in range(len(pending)):
+                request = pending.popleft()
+                try:
+                    outcome = self._outcome(request)
+                except Exception as error:  # no request may go unanswered, nor end the thread
+                    outcome = f"{type(error).__name__}: {error}"
+                if outcome is None:
+                    pending.append(request)
+                elif request.reply is not None:
+                    request.reply.put(outcome)
+                else:
+                    self._answer(request, outcome)
+
+    def _outcome(self, request: _Request) -> PowerReading | str | None:
+        """The reading, or why there is none, or None as long as it is pending."""
+        settings = self._settings
+        wanted = (request.end_s - request.start_s) * settings.sample_rate_hz
+        if wanted < settings.least_samples:
+            return "too-few-samples"
+        window = self._ring.window(request.start_s, request.end_s)
+        if window.state == "pending":
+            overdue = self._clock.now() > request.end_s + settings.stale_s
+            return "stale" if overdue else None
+        if window.samples is None:
+            return self._explained(window.reason)
+        reading = self._reading(window.samples)
+        if reading.clipped_share > settings.clipping_share:
+            return "clipping"
+        return reading
+
+    def _explained(self, reason: str) -> str:
+        rate = self._ring.measured_rate_hz
+        wanted = self._settings.sample_rate_hz
+        if reason == "gap" and not isnan(rate) and abs(rate / wanted - 1) > _RATE_TOLERANCE:
+            return "sample-rate"
+        return reason
+
+    def _reading(self, samples: Samples) -> PowerReading:
+        settings = self._settings
+        if settings.mode == "tone":
+            reading = tone(
+                samples,
+                settings.sample_rate_hz,
+                settings.tone_offset_hz,
+                settings.tone_bandwidth_hz,
+            )
+        else:
+            reading = wideband(samples)
+        self._figures.level = reading.power
+        self._figures.clipped = reading.clipped_share
+        return reading
+
+    def _answer(self, request: _Request, outcome: PowerReading | str) -> None:
+        measurement = self._judge(request, outcome)
+        if measurement.valid:
+            self._figures.valid += 1
+            lateness = self._clock.now() - request.end_s
+            self._figures.lateness_s = lateness
+            self._recent_lateness.append(lateness)
+            self._soonest_s = min(self._recent_lateness)
+        else:
+            self._figures.invalid[measurement.reason] += 1
+        self._ready.append(measurement)
+        self._answered_slot = request.slot
+        self._answered.set()
+
+    def _judge(self, request: _Request, outcome: PowerReading | str) -> Measurement:
+        floor, quiet = self._floor, self._quiet_s
+        if isinstance(outcome, str):
+            return Measurement(request.slot, nan, False, reason=outcome)
+        if request.start_s < quiet[1] and request.end_s > quiet[0]:
+            return Measurement(request.slot, nan, False, reason="noise-floor")
+        if floor is None:
+            return Measurement(request.slot, nan, False, reason="no-noise-floor")
+        reward, sigma = rate_reward(
+            self._share, outcome.power, floor.power, outcome.sigma_db, floor.sigma_db
+        )
+        return Measurement(request.slot, reward, True, uncertainty=sigma)

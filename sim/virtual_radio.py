@@ -1,0 +1,289 @@
+"""A radio that is not there: an `rtl_tcp` server whose samples show a simulated link.
+
+It sends unsigned 8-bit IQ in real time: a tone whose power follows a function of time, in noise of
+a given floor. It serves one client at a time, in blocks of Debian's size unless told otherwise,
+and can be made to misbehave: stall, lose samples, hang up, overdrive, keep clients waiting, greet
+them wrongly.
+
+The function is asked, in order, for the power at each millisecond that has just passed: as a rule
+some 4 ms back, and further while the client does not read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from macontrol.hal import Clock
+
+DEBIAN_BLOCK_BYTES = 262_144
+"""What Debian's `rtl_tcp` sends at a time."""
+REFERENCE_GAIN_DB = 20.0
+"""The gain at which the powers given are those that are seen."""
+
+_HEADER = struct.pack(">4sII", b"RTL0", 5, 29)  # an R820T
+_COMMAND = struct.Struct(">BI")
+_TONE_TABLE = 4096
+_NOISE_POOL = 1 << 18
+_STEP_S = 1e-3
+_PIECE_S = 4e-3
+_OVERDRIVE = 30.0
+_LOOK_EVERY_S = 0.1
+
+
+class _Monotonic:
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep_until(self, moment: float) -> None:
+        time.sleep(max(0.0, moment - time.monotonic()))
+
+
+@dataclass(slots=True)
+class Tuning:
+    """What the client has set."""
+
+    frequency_hz: float = 100e6
+    sample_rate_hz: float = 2_048_000.0
+    gain_db: float = REFERENCE_GAIN_DB
+    manual_gain: bool = False
+    agc: bool = False
+    ppm: int = 0
+
+
+class VirtualRadio:
+    """An `rtl_tcp` server on loopback. Powers are mean |z|², 1 being full scale."""
+
+    def __init__(
+        self,
+        power: Callable[[float], float],
+        *,
+        noise_power: float = 1e-4,
+        carrier_hz: float | None = None,
+        block_bytes: int = DEBIAN_BLOCK_BYTES,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        quiet_first_s: float = 0.0,
+        rest_s: float = 0.0,
+        seed: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Listen, but serve nobody yet.
+
+        Without a carrier the tone is an eighth of the sample rate above wherever the client
+        tunes. The transmitter is silent for `quiet_first_s` after the first client has come, so
+        that it can measure the noise floor. After a client has gone, the next waits `rest_s`
+        (Debian's server: 5 s).
+        """
+        self._power = power
+        self._noise_power = noise_power
+        self._carrier_hz = carrier_hz
+        self._block = max(1, block_bytes // 2)
+        self._quiet_first_s = quiet_first_s
+        self._rest_s = rest_s
+        self._clock: Clock = _Monotonic() if clock is None else clock
+        self._rng = np.random.default_rng(seed)
+        pool = self._rng.standard_normal((_NOISE_POOL, 2), np.float32) * np.float32(0.5**0.5)
+        self._noise = pool.view(np.complex64)[:, 0]
+        self._listener = socket.create_server((host, port), backlog=1)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="virtual-radio", daemon=True)
+        self._tone_table = 0, np.empty(0, np.complex64)
+        self._quiet_until_s: float | None = None
+        self._stalled_until_s = 0.0
+        self._clipped_until_s = 0.0
+        self._lost_s = 0.0
+        self._dropped = False
+        self.transmitting = True
+        self.busy = False
+        """While set, clients connect but are not greeted."""
+        self.header = _HEADER
+        """What a client is greeted with."""
+        self.tuning = Tuning()
+        self.clients = 0
+
+    @property
+    def address(self) -> str:
+        """Get HOST:PORT."""
+        host, port = self._listener.getsockname()[:2]
+        return f"{host}:{port}"
+
+    def start(self) -> None:
+        """Serve, in a thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hang up and stop listening."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+        self._listener.close()
+
+    def __enter__(self) -> VirtualRadio:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Faults
+
+    def stall(self, seconds: float) -> None:
+        """Send nothing for a while; the samples pile up and come late, all at once."""
+        self._stalled_until_s = self._clock.now() + seconds
+
+    def lose(self, seconds: float) -> None:
+        """Lose so many seconds of samples, as a dongle on a busy bus does."""
+        self._lost_s += seconds
+
+    def drop(self) -> None:
+        """Hang up on the client."""
+        self._dropped = True
+
+    def clip(self, seconds: float) -> None:
+        """Drive the samples of the coming seconds into the rails."""
+        self._clipped_until_s = self._clock.now() + seconds
+
+    # The server
+
+    def _serve(self) -> None:
+        self._listener.settimeout(_LOOK_EVERY_S)
+        while not self._stop.is_set():
+            if self.busy:
+                self._stop.wait(_LOOK_EVERY_S / 4)
+                continue
+            try:
+                client, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            with client:
+                self.clients += 1
+                self._dropped = False
+                with contextlib.suppress(OSError):  # the client has gone
+                    self._serve_client(client)
+            self._stop.wait(self._rest_s)
+
+    def _serve_client(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.settimeout(_LOOK_EVERY_S)
+        client.sendall(self.header)
+        now = self._clock.now
+        if self._quiet_until_s is None:
+            self._quiet_until_s = now() + self._quiet_first_s
+        unparsed = b""
+        rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0
+        block = np.empty((self._block, 2), np.uint8)
+        while not (self._stop.is_set() or self._dropped):
+            if rate != self.tuning.sample_rate_hz:
+                rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0
+            if made == 0:
+                epoch, self._lost_s = epoch + self._lost_s, 0.0
+            # Made piece by piece as time passes, so that the whole is ready when it is due.
+            piece = min(self._block - made, max(1, int(_PIECE_S * rate)))
+            begin = epoch + (count + made) / rate
+            due = begin + piece / rate
+            if made == self._block:
+                due = max(epoch + (count + made) / rate, self._stalled_until_s)
+            wait = min(max(0.0, due - now()), _LOOK_EVERY_S)
+            if select.select([client], [], [], wait)[0]:
+                more = client.recv(4096)
+                if not more:
+                    return
+                unparsed = self._obey(unparsed + more)
+            elif now() >= due and made < self._block:
+                block[made : made + piece] = self.samples(begin, piece, count + made)
+                made += piece
+            elif now() >= due:
+                self._send(client, block)
+                count, made = count + made, 0
+
+    def _send(self, client: socket.socket, block: npt.NDArray[np.uint8]) -> None:
+        left = memoryview(block.tobytes())
+        while left and not (self._stop.is_set() or self._dropped):
+            try:
+                left = left[client.send(left) :]
+            except TimeoutError:
+                continue
+
+    def _obey(self, data: bytes) -> bytes:
+        """Carry out whole commands; give back what is left over."""
+        tuning = self.tuning
+        while len(data) >= _COMMAND.size:
+            command, value = _COMMAND.unpack_from(data)
+            data = data[_COMMAND.size :]
+            signed = value - (1 << 32) if value >> 31 else value
+            match command:
+                case 0x01:
+                    tuning.frequency_hz = float(value)
+                case 0x02 if 225_000 < value <= 3_200_000:  # others are refused in silence
+                    tuning.sample_rate_hz = float(value)
+                case 0x03:
+                    tuning.manual_gain = value == 1
+                case 0x04:
+                    tuning.gain_db = signed / 10
+                case 0x05:
+                    tuning.ppm = signed
+                case 0x08:
+                    tuning.agc = value != 0
+        return data
+
+    def samples(self, begin_s: float, count: int, index: int = 0) -> npt.NDArray[np.uint8]:
+        """The samples from a moment on, as rows of I and Q bytes; `index` sets the phase."""
+        rate = self.tuning.sample_rate_hz
+        gain = 10.0 ** ((self.tuning.gain_db - REFERENCE_GAIN_DB) / 20.0)
+        steps = ceil(count / rate / _STEP_S)
+        amplitudes = np.empty(steps, np.float32)
+        for k in range(steps):
+            amplitudes[k] = self._amplitude(begin_s + k * _STEP_S)
+        edges = np.minimum(np.ceil(np.arange(steps + 1) * (_STEP_S * rate)).astype(int), count)
+        z = self._tone(index, count)
+        z *= np.repeat(amplitudes, np.diff(edges))
+        noise = self._noise
+        if count > len(noise) // 2:
+            noise = np.resize(noise, 2 * count)
+        start = int(self._rng.integers(len(noise) - count))
+        z += noise[start : start + count] * np.float32(self._noise_power**0.5)
+        scale = gain * (_OVERDRIVE if begin_s < self._clipped_until_s else 1.0)
+        levels = z.view(np.float32).reshape(-1, 2) * np.float32(127.5 * scale)
+        levels += np.float32(127.5)
+        return np.clip(np.rint(levels, out=levels), 0, 255, out=levels).astype(np.uint8)
+
+    def _amplitude(self, moment_s: float) -> float:
+        quiet = self._quiet_until_s is not None and moment_s < self._quiet_until_s
+        if quiet or not self.transmitting:
+            return 0.0
+        return float(max(self._power(moment_s), 0.0) ** 0.5)
+
+    def _tone(self, index: int, count: int) -> npt.NDArray[np.complex64]:
+        """The carrier as the tuner sees it, to the nearest of 4096 frequencies; 0 out of band."""
+        tuning = self.tuning
+        rate = tuning.sample_rate_hz
+        offset = rate / 8 if self._carrier_hz is None else self._carrier_hz - tuning.frequency_hz
+        if abs(offset) >= rate / 2:
+            return np.zeros(count, np.complex64)
+        turns = round(offset / rate * _TONE_TABLE)
+        start = index % _TONE_TABLE
+        if self._tone_table[0] != turns or len(self._tone_table[1]) < start + count:
+            length = (1 + ceil(count / _TONE_TABLE)) * _TONE_TABLE
+            phases = turns * np.arange(length) % _TONE_TABLE
+            table = np.exp(2j * np.pi * phases / _TONE_TABLE).astype(np.complex64)
+            self._tone_table = turns, table
+        return self._tone_table[1][start : start + count].copy()
