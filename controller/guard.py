@@ -129,9 +129,10 @@ class Guard:
 
     def _believe(self, arrival: Arrival) -> Arrival:
         """Keep what the stage reports, if it is a position at all."""
-        if not isfinite(arrival.position_mm):
+        position, travel = arrival.position_mm, self._stage.description.travel_mm
+        if not -travel <= position <= 2 * travel:  # nor is what is not a number
             self._reported_mm = float("nan")
-            raise StageError(f"the stage reports {arrival.position_mm!r} as its position")
-        self._reported_mm = arrival.position_mm
+            raise StageError(f"the stage reports {position!r} mm, far off its rail")
+        self._reported_mm = position
         self._standing = arrival.arrived
         return arrival

@@ -138,7 +138,7 @@ def test_a_moving_stage_takes_no_commands() -> None:
     guard.move(30.3, 1.0)
 
 
-@pytest.mark.parametrize("said", [nan, inf, -inf])
+@pytest.mark.parametrize("said", [nan, inf, -inf, 1e308, 121.0, -61.0])
 def test_a_report_that_is_no_number_is_a_fault_and_forgets_the_position(said: float) -> None:
     stage = Stage()
     guard = guarded(stage)

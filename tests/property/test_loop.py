@@ -1,0 +1,177 @@
+"""The whole loop against a bench and a policy that do anything at all."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from math import inf, nan
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import Kept, ScriptedClock, ScriptedPolicy, ScriptedProbe, ScriptedStage
+from watched import WatchedStage
+
+from macontrol.config import Config
+from macontrol.controller.guard import Guard
+from macontrol.controller.loop import SlotLoop
+from macontrol.controller.policy import Decision
+from macontrol.controller.record import EventKind
+from macontrol.hal import Arrival, Measurement, ProbeError, StageError
+from macontrol.sim.actuator import describe
+
+# Loops to try, 150 slots each.
+EXAMPLES = int(os.environ.get("MACONTROL_LOOP_EXAMPLES", "60"))
+SLOTS = 150
+ODD = [nan, inf, -inf, 1e308, -1e308, 1e9, -1e9, 0.0, -0.0, 6.0, 6.0000001, -1e-7, 5e-324]
+
+
+class Chaos:
+    """Strikes at random: a clock that stalls, a stage that lies, a probe and a policy gone mad."""
+
+    def __init__(self, rng: Random, rate: float, config: Config) -> None:
+        self.rng, self.rate = rng, rate
+        self.slot_s = config.physical.slot_duration_s
+        self.strikes = 0
+
+    def struck(self) -> bool:
+        hit = self.rng.random() < self.rate
+        self.strikes += hit
+        return hit
+
+    def stall(self, clock: ScriptedClock) -> None:
+        if self.struck():
+            clock.lose(self.rng.choice([1e-5, 1e-3, 0.3, 1.0, 2.7, 40.0]) * self.slot_s)
+
+
+class ChaoticStage(ScriptedStage):
+    chaos: Chaos
+
+    def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
+        self.delay_s = 5e-4
+        if self.chaos.struck():
+            self.delay_s = self.chaos.rng.choice([1e-3, 2e-3, 0.01, 0.05])
+        return self._garble(super().move_to(position_mm, deadline_s))
+
+    def where(self, deadline_s: float) -> Arrival:
+        return self._garble(super().where(deadline_s))
+
+    def _garble(self, arrival: Arrival) -> Arrival:
+        rng = self.chaos.rng
+        self.chaos.stall(self.clock)
+        if not self.chaos.struck():
+            return arrival
+        kind = rng.randrange(5)
+        if kind == 0:
+            raise StageError("chaos")
+        if kind == 1:  # it really is elsewhere
+            self.position_mm = rng.uniform(-1.0, 61.0)
+            return self.report()
+        said = rng.choice([*ODD, rng.uniform(-10, 70), arrival.position_mm + rng.gauss(0, 0.01)])
+        return Arrival(said, rng.random() < 0.7, rng.choice([arrival.time_s, 0.0, inf, nan]))
+
+
+class ChaoticProbe(ScriptedProbe):
+    chaos: Chaos
+
+    def request(self, slot: int, start_s: float, end_s: float) -> None:
+        if self.chaos.struck():
+            raise ProbeError("chaos")
+        super().request(slot, start_s, end_s)
+
+    def collect(self, deadline_s: float) -> list[Measurement]:
+        rng = self.chaos.rng
+        ready = list(super().collect(deadline_s))
+        self.chaos.stall(self.clock)
+        if not self.chaos.struck():
+            return ready
+        kind = rng.randrange(5)
+        if kind == 0:
+            raise ProbeError("chaos")
+        if kind == 1:
+            self.held += ready
+            return []
+        if kind == 2:
+            return [*ready, *ready, Measurement(rng.randrange(-5, 1000), 1.0, True)]
+        if kind == 3:
+            return ready[::-1][: rng.randrange(3)]
+        return [Measurement(m.slot, rng.choice(ODD), rng.random() < 0.7) for m in ready]
+
+
+class ChaoticPolicy(ScriptedPolicy):
+    chaos: Chaos
+
+    def decide(self, slot: int, position: float) -> Decision:
+        rng = self.chaos.rng
+        self.chaos.stall(self.clock)
+        usual = super().decide(slot, position)
+        if not self.chaos.struck():
+            return usual
+        wish = rng.choice([*ODD, rng.uniform(-1, 7), position + self.stroke * rng.uniform(-2, 2)])
+        return Decision(rng.choice([wish, *ODD]), wish, rng.random() < 0.5, False, rng.choice(ODD))
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    seed=st.integers(0, 2**32),
+    rate=st.sampled_from([0.0, 0.02, 0.1, 0.5]),
+    step_mm=st.sampled_from([0.0, 0.0125, 1 / 160]),
+)
+def test_whatever_happens(paper: Config, seed: int, rate: float, step_mm: float) -> None:
+    config = paper.replace(
+        timing__fault_patience_s=1e6, physical__step_mm=step_mm or "ideal", algorithm__window=20
+    )
+    chaos, clock, kept = Chaos(Random(seed), rate, config), ScriptedClock(), Kept()
+    wavelength_mm, slot_s = config.physical.wavelength_mm, config.physical.slot_duration_s
+    limits = {
+        "region_mm": config.physical.region_length * wavelength_mm,
+        "stroke_mm": config.physical.rho_max * wavelength_mm,
+    }
+    stage = ChaoticStage(clock, describe(config.physical, "chaos"), 3.0 * wavelength_mm)
+    probe, policy = ChaoticProbe(clock), ChaoticPolicy(config, clock)
+    stage.chaos = probe.chaos = policy.chaos = chaos
+    watched = WatchedStage(stage, **limits)
+    loop = SlotLoop(config, policy, Guard(watched, **limits), probe, clock, kept)
+    loop.approach(3.0)
+    loop.run(slots=SLOTS)
+
+    tally, records = loop.tally, kept.slots
+    assert watched.objections == []
+    # One record a slot, on the raster of slots, numbered by time; every other slot was missed.
+    assert len(records) == tally.slots == SLOTS
+    for before, after in pairwise(records):
+        assert after.slot > before.slot
+        gap = (after.start_s - before.start_s) / slot_s
+        assert gap == pytest.approx(after.slot - before.slot, abs=1e-3)
+    missed = sum(int(event.value or 0) for event in kept.events(EventKind.MISSED))
+    after_last = missed + SLOTS - records[-1].slot
+    assert missed == tally.missed
+    assert after_last >= 0
+    assert after_last == 0 or tally.late_decisions
+    # A reward or a reason; nothing is observed that is no reward; none for a slot not measured.
+    late = {item.slot for item in kept.late_rewards}
+    for record in records:
+        assert (record.reward is None) == (record.invalid is not None)
+        assert record.on_time or record.reward is None
+        assert record.position == record.position
+    measured = {record.slot for record in records if record.reward is not None} | late
+    observed = [slot for slot, *_ in policy.seen]
+    assert sorted(observed) == sorted(measured)
+    assert all(0 <= x <= 6 and abs(reward) < 1e4 for _, x, reward in policy.seen)
+    # What is counted is told, and what is told is counted.
+    for kind, count in (
+        (EventKind.REFUSED, tally.refused),
+        (EventKind.STAGE_FAULT, tally.stage_faults),
+        (EventKind.PROBE_FAULT, tally.probe_faults),
+        (EventKind.LATE_ARRIVAL, tally.late_arrivals),
+        (EventKind.LATE_REWARD, tally.late_rewards),
+        (EventKind.LATE_DECISION, tally.late_decisions),
+        (EventKind.INVALID, tally.invalid),
+    ):
+        assert len(kept.events(kind)) == count
+    if rate == 0:
+        assert not kept.events()
+    # No move but within a slot, and at most one.
+    approach = watched.commands - len([r for r in records if r.commanded is not None])
+    assert approach >= 0
