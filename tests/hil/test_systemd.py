@@ -92,8 +92,6 @@ def test_both_units_are_alike_but_for_the_stage() -> None:
         "Description",
         "EnvironmentFile",
         "ExecStart",
-        "StateDirectory",
-        "WorkingDirectory",
     }
 
 
