@@ -237,7 +237,8 @@ class SdrProbe:
                 left = deadline_s - self._clock.now()
                 if left <= 0 or self._answered_slot == latest.slot:
                     break
-                self._answered.wait(left)
+                if not self._answered.wait(left):
+                    break
         found = [ready.popleft() for _ in range(len(ready))]
         if not found and self._fault:
             raise ProbeError(f"{self.name}: {self._fault}")
@@ -367,7 +368,7 @@ class SdrProbe:
         window = self._ring.window(request.start_s, request.end_s)
         if window.state == "pending":
             overdue = self._clock.now() > request.end_s + settings.stale_s
-            return "stale" if overdue else None
+            return self._explained("stale") if overdue else None
         if window.samples is None:
             return self._explained(window.reason)
         reading = self._reading(window.samples)
@@ -378,9 +379,8 @@ class SdrProbe:
     def _explained(self, reason: str) -> str:
         rate = self._ring.measured_rate_hz
         wanted = self._settings.sample_rate_hz
-        if reason == "gap" and not isnan(rate) and abs(rate / wanted - 1) > _RATE_TOLERANCE:
-            return "sample-rate"
-        return reason
+        off = not isnan(rate) and abs(rate / wanted - 1) > _RATE_TOLERANCE
+        return "sample-rate" if off and reason in ("gap", "stale") else reason
 
     def _reading(self, samples: Samples) -> PowerReading:
         settings = self._settings

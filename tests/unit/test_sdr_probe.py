@@ -1,0 +1,405 @@
+"""The probe over a stream that does as it is told, on a clock that stands until it is moved."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from math import isnan, log2, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sdr import probe_settings, wait_until
+
+from macontrol.hal import Measurement, Probe, ProbeError
+from macontrol.hal.iq_ring import IQRing
+from macontrol.hal.sdr_probe import SdrProbe
+
+RATE = 100_000.0
+BLOCK = 1_000  # 10 ms
+FLOOR = 1e-4
+SHARE = 0.75
+
+
+class Bench:
+    """A clock, and a stream of noise whose power is given. Time passes only with samples."""
+
+    name = "bench"
+    dtype = np.float32
+
+    def __init__(self) -> None:
+        self.time_s = 1000.0
+        self.rng = np.random.default_rng(5)
+        self.ring: IQRing | None = None
+        self.opened = 0
+        self.refuse = ""
+        self.break_with: Exception | None = None
+        self.primed_s = 0.5
+        self.primed = threading.Event()
+
+    def now(self) -> float:
+        return self.time_s
+
+    def sleep_until(self, moment: float) -> None:
+        raise AssertionError("a probe does not sleep by the clock")
+
+    def open(self, stop: threading.Event) -> None:
+        if self.refuse:
+            raise ProbeError(self.refuse)
+        self.opened += 1
+        self.break_with = None
+
+    def read(self, ring: IQRing, stop: threading.Event) -> None:
+        self.ring = ring
+        self.run(self.primed_s)
+        self.primed.set()
+        while not stop.wait(0.002):
+            if self.break_with is not None:
+                raise self.break_with
+
+    def close(self) -> None:
+        self.ring = None
+
+    def samples(self, power: float, count: int = BLOCK) -> npt.NDArray[np.float32]:
+        return self.rng.standard_normal((count, 2), np.float32) * np.float32(sqrt(power / 2))
+
+    def run(self, seconds: float, power: float = FLOOR, late_s: float = 0.0) -> None:
+        """Let so much time pass, with samples of such a power."""
+        for _ in range(round(seconds * RATE / BLOCK)):
+            self.time_s += BLOCK / RATE
+            assert self.ring is not None
+            self.ring.append(self.samples(power), self.time_s + late_s)
+
+    def lose(self, seconds: float) -> None:
+        self.time_s += seconds
+
+
+def settings_of(**changes: Any) -> Any:
+    base = {"sample_rate_hz": RATE, "tone_offset_hz": 10e3, "settling_s": 0.3, "least_samples": 500}
+    return probe_settings(**(base | changes))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def probe_on(bench: Bench, **changes: Any) -> SdrProbe:
+    probe = SdrProbe(settings_of(**changes), bench, bench, transmission_share=SHARE)
+    probe.open()
+    assert bench.primed.wait(10.0)
+    return probe
+
+
+@pytest.fixture
+def probe(bench: Bench) -> Iterator[SdrProbe]:
+    probe = probe_on(bench, noise_floor=-40.0)
+    yield probe
+    probe.close()
+
+
+def collected(probe: Probe, count: int = 1) -> list[Measurement]:
+    """What comes of it, in real time: the worker needs a moment."""
+    found: list[Measurement] = []
+
+    def enough() -> bool:
+        with contextlib.suppress(ProbeError):
+            found.extend(probe.collect(-1.0))
+        return len(found) >= count
+
+    wait_until(enough)
+    return found
+
+
+def test_a_slot_is_measured_over_its_interval(bench: Bench, probe: SdrProbe) -> None:
+    probe.request(7, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.1, power=FLOOR * 100)
+    bench.run(0.1)
+    (measurement,) = collected(probe)
+    assert (measurement.slot, measurement.valid, measurement.reason) == (7, True, "")
+    assert measurement.reward == pytest.approx(SHARE * log2(100), abs=5 * measurement.uncertainty)
+    assert 0.005 < measurement.uncertainty < 0.03
+
+
+def test_the_guards_keep_the_neighbouring_time_out(bench: Bench, probe: SdrProbe) -> None:
+    bench.run(0.05, power=0.1)
+    probe.request(1, bench.time_s - 0.004, bench.time_s + 0.104)
+    bench.run(0.1, power=FLOOR * 4)
+    bench.run(0.05, power=0.1)
+    (measurement,) = collected(probe)
+    assert measurement.reward == pytest.approx(SHARE * 2, abs=5 * measurement.uncertainty)
+
+
+def test_older_samples_never_stand_in(bench: Bench, probe: SdrProbe) -> None:
+    bench.run(0.5, power=0.1)
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.09)
+    time.sleep(0.15)
+    assert probe.collect(bench.time_s) == []
+    bench.run(0.02)
+    assert collected(probe)[0].reward < 0.2
+
+
+def test_late_measurements_are_those_of_their_own_slots(bench: Bench, probe: SdrProbe) -> None:
+    begin = bench.time_s
+    for slot in range(4):
+        probe.request(slot, begin + slot * 0.1, begin + slot * 0.1 + 0.1)
+    assert probe.collect(bench.time_s) == []
+    for slot in range(4):
+        bench.run(0.1, power=FLOOR * 4**slot)
+    found = collected(probe, 4)
+    assert [m.slot for m in found] == [0, 1, 2, 3]
+    assert [m.reward for m in found] == pytest.approx([SHARE * 2 * k for k in range(4)], abs=0.1)
+
+
+def test_collect_waits_for_the_latest_request_until_its_deadline(
+    bench: Bench, probe: SdrProbe
+) -> None:
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    started = time.monotonic()
+    assert probe.collect(bench.time_s + 0.2) == []  # the clock stands, the deadline is 0.2 s off
+    assert 0.19 < time.monotonic() - started < 2.0
+    feeder = threading.Timer(0.05, bench.run, (0.1,))
+    feeder.start()
+    assert [m.slot for m in probe.collect(bench.time_s + 30.0)] == [1]
+    feeder.join()
+
+
+def test_collect_does_not_wait_when_the_stream_is_known_to_be_too_slow(
+    bench: Bench, probe: SdrProbe
+) -> None:
+    for slot in range(3):
+        probe.request(slot, bench.time_s, bench.time_s + 0.1)
+        bench.run(0.09)
+        bench.time_s += 0.07  # the block that completes it comes 70 ms later ...
+        bench.ring and bench.ring.append(bench.samples(FLOOR, 7_000 + BLOCK), bench.time_s + 0.01)
+        bench.time_s += 0.01
+        assert collected(probe)[0].valid
+    probe.request(3, bench.time_s, bench.time_s + 0.1)
+    started = time.monotonic()
+    assert probe.collect(bench.time_s + 0.1) == []
+    assert time.monotonic() - started < 0.08
+
+
+def test_request_and_collect_are_quick(bench: Bench, probe: SdrProbe) -> None:
+    spent = []
+    for slot in range(200):
+        started = time.perf_counter()
+        probe.request(slot, bench.time_s, bench.time_s + 0.1)
+        probe.collect(bench.time_s - 1.0)
+        spent.append(time.perf_counter() - started)
+    assert np.median(spent) < 2e-4
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_clipping(bench: Bench, probe: SdrProbe, share: float) -> None:
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    for _ in range(10):
+        bench.time_s += 0.01
+        block = bench.samples(0.01)
+        block[: round(share * BLOCK)] = 1.0
+        assert bench.ring is not None
+        bench.ring.append(block, bench.time_s)
+    (measurement,) = collected(probe)
+    assert measurement.valid == (share == 0.0)
+    assert measurement.reason == ("clipping" if share else "")
+    assert isnan(measurement.reward) == (share > 0)
+
+
+def test_a_gap(bench: Bench, probe: SdrProbe) -> None:
+    bench.run(1.0)
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.05)
+    bench.lose(0.03)
+    bench.run(1.4)
+    assert collected(probe)[0].reason == "gap"
+    probe.request(2, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.2)
+    assert collected(probe)[0].valid
+    assert probe.health().breaks == {"gap": 1}
+
+
+def test_an_overflow(bench: Bench, probe: SdrProbe) -> None:
+    bench.run(0.2)
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.05)
+    assert bench.ring is not None
+    bench.ring.restart("overflow", bench.time_s)
+    bench.run(0.3)
+    assert collected(probe)[0].reason == "overflow"
+
+
+def test_samples_that_do_not_come_are_stale(bench: Bench, probe: SdrProbe) -> None:
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.time_s += 1.5
+    time.sleep(0.15)
+    assert probe.collect(0.0) == []
+    bench.time_s += 0.2
+    assert collected(probe)[0].reason == "stale"
+
+
+def test_too_few_samples(bench: Bench, probe: SdrProbe) -> None:
+    probe.request(1, bench.time_s, bench.time_s + 0.0149)
+    probe.request(2, bench.time_s, bench.time_s - 1.0)
+    assert [m.reason for m in collected(probe, 2)] == ["too-few-samples"] * 2
+
+
+def test_of_a_long_interval_the_last_second_is_measured(bench: Bench, probe: SdrProbe) -> None:
+    probe.request(1, bench.time_s, bench.time_s + 3.0)
+    bench.run(1.9, power=0.1)
+    bench.run(1.2, power=FLOOR)
+    assert collected(probe)[0].reward < 0.1
+
+
+def test_settling(bench: Bench) -> None:
+    probe = probe_on(bench, noise_floor=-40.0)
+    probe.request(1, 1000.1, 1000.2)
+    assert collected(probe)[0].reason == "settling"
+    probe.close()
+
+
+def test_without_a_noise_floor_there_is_no_reward(bench: Bench) -> None:
+    probe = probe_on(bench)
+    assert probe.noise_floor is None
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.2)
+    assert collected(probe)[0].reason == "no-noise-floor"
+    probe.close()
+
+
+def feed(bench: Bench, until: threading.Event, power: float) -> threading.Thread:
+    def run() -> None:
+        while not until.is_set():
+            bench.run(0.01, power)
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_the_noise_floor_is_measured_again_on_request(bench: Bench) -> None:
+    probe = probe_on(bench, noise_floor_s=0.5)
+    for power in (FLOOR, 4 * FLOOR):
+        done = threading.Event()
+        feeder = feed(bench, done, power)
+        asked = bench.time_s
+        floor = probe.measure_noise_floor()
+        done.set()
+        feeder.join()
+        assert probe.noise_floor is floor
+        assert floor.power == pytest.approx(power, rel=0.05)
+        assert 0.01 < floor.sigma_db < 0.1
+        assert asked <= floor.measured_at_s <= asked + 0.2
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.2, power=16 * FLOOR)
+    assert collected(probe)[0].reward == pytest.approx(SHARE * 2, abs=0.1)
+    probe.close()
+
+
+def test_slots_are_not_measured_while_the_noise_floor_is(bench: Bench) -> None:
+    probe = probe_on(bench, noise_floor=-40.0)
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    done = threading.Event()
+    feeder = feed(bench, done, FLOOR)
+    probe.measure_noise_floor(0.3)
+    done.set()
+    feeder.join()
+    assert collected(probe)[0].reason == "noise-floor"
+    probe.close()
+
+
+def test_a_noise_floor_that_cannot_be_measured_leaves_the_old_one(bench: Bench) -> None:
+    probe = probe_on(bench, noise_floor=-40.0, stale_s=0.1)
+    before = probe.noise_floor
+    with pytest.raises(ProbeError, match="noise floor not measured"):
+        probe.measure_noise_floor(0.1)  # no samples come
+    assert probe.noise_floor is before
+    probe.close()
+
+
+def test_a_tone_is_measured_in_its_band(bench: Bench) -> None:
+    probe = probe_on(bench, mode="tone", tone_bandwidth_hz=5e3, noise_floor=-40.0)
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.2, power=FLOOR * RATE / 5e3)  # of which the band holds the floor
+    assert collected(probe)[0].reward < 0.3
+    probe.close()
+
+
+def test_a_lost_stream_is_told_and_reopened(bench: Bench, probe: SdrProbe) -> None:
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.05)
+    bench.refuse = "busy with another"
+    bench.primed.clear()
+    bench.break_with = ProbeError("the server hung up")
+    assert collected(probe)[0].reason == "gap"
+    wait_until(lambda: bool(probe.health().fault))
+    probe.request(2, bench.time_s, bench.time_s + 0.1)  # goes nowhere, but does not raise
+    with pytest.raises(ProbeError, match=r"^bench: "):
+        probe.collect(bench.time_s + 10.0)
+    bench.refuse = ""
+    wait_until(lambda: not probe.health().fault)
+    assert bench.primed.wait(10.0)
+    assert probe.health().reopened == 1
+    probe.request(3, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.2)
+    assert [m.slot for m in collected(probe)] == [3]
+
+
+def test_any_failure_of_the_reader_is_survived(bench: Bench, probe: SdrProbe) -> None:
+    bench.break_with = ValueError("never seen before")
+    wait_until(lambda: "ValueError: never seen before" in probe.health().fault)
+    wait_until(lambda: not probe.health().fault)
+    assert bench.opened == 2
+
+
+def test_a_radio_that_cannot_be_opened_is_an_error_at_once(bench: Bench) -> None:
+    bench.refuse = "nothing there"
+    with pytest.raises(ProbeError, match="nothing there"):
+        probe_on(bench)
+
+
+def test_a_radio_that_sends_nothing_is_an_error(bench: Bench) -> None:
+    bench.primed_s = 0.0
+    ticks = itertools.count(1000.0, 0.5)
+    bench.now = lambda: next(ticks)  # type: ignore[method-assign]
+    with pytest.raises(ProbeError, match="no samples come"):
+        probe_on(bench)
+
+
+def test_a_wrong_sample_rate_is_named(bench: Bench, probe: SdrProbe) -> None:
+    assert bench.ring is not None
+    for _ in range(70):
+        bench.time_s += 0.1
+        bench.ring.append(bench.samples(FLOOR, 8_000), bench.time_s)
+    probe.request(1, bench.time_s - 1.0, bench.time_s - 0.5)
+    bench.time_s += 2.0
+    assert collected(probe)[0].reason == "sample-rate"
+    assert probe.health().measured_rate_hz == pytest.approx(0.8 * RATE, rel=0.05)
+
+
+def test_the_health_tells_level_and_counts(bench: Bench) -> None:
+    probe = probe_on(bench, noise_floor=-40.0, dbm_offset_db=-10.0)
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    probe.request(2, bench.time_s, bench.time_s)
+    bench.run(0.2, power=0.01)
+    collected(probe, 2)
+    health = probe.health()
+    assert health.level_dbfs == pytest.approx(-20.0, abs=0.3)
+    assert health.level_dbm == pytest.approx(health.level_dbfs - 10.0)
+    assert (health.valid, health.invalid) == (1, {"too-few-samples": 1})
+    probe.close()
+    assert probe.health().fault
+
+
+def test_after_closing_no_thread_is_left(bench: Bench) -> None:
+    before = threading.active_count()
+    probe = probe_on(bench)
+    assert threading.active_count() == before + 2
+    probe.close()
+    probe.close()
+    assert threading.active_count() == before
