@@ -1,0 +1,41 @@
+"""The `[stage]` table: which stage there is, how to reach it, and how its rail lies.
+
+What the board itself knows (steps, speed, acceleration, travel) is read from it; what is set here
+may narrow that, never widen it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from macontrol.config.section import Section
+
+Auto: TypeAlias = Literal["auto"]
+Off: TypeAlias = Literal["off"]
+Length: TypeAlias = Annotated[float, Field(gt=0, le=1e5)]
+Offset: TypeAlias = Annotated[float, Field(ge=0, le=1e5)]
+Speed: TypeAlias = Annotated[float, Field(gt=0, le=1e5)]
+ControlLine: TypeAlias = Literal["assert", "clear", "pulse"]
+
+
+class StageSettings(Section):
+    """A serial stage. Distances along the rail are counted from where it stands after homing."""
+
+    driver: Literal["grbl", "zaber"]
+    port: Annotated[str, Field(min_length=1)]
+    baud_rate: Annotated[int, Field(ge=1200, le=4_000_000)]
+    dtr: ControlLine
+    rts: ControlLine
+    axis: Literal["X", "Y", "Z", "A", "B", "C"]
+    offset_mm: Offset
+    travel_mm: Length | Auto
+    inverted: bool
+    speed_mm_per_s: Speed | Auto
+    settling_s: Annotated[float, Field(ge=0, le=10)]
+    homing: Literal["ask", "allow", "never"]
+    homing_command: Literal["auto", "all", "axis"]
+    homing_direction: Literal["auto", "positive", "negative"]
+    homing_time_s: Annotated[float, Field(gt=0, le=3600)] | Auto
+    rehome_every_s: Annotated[float, Field(ge=1, le=1e9)] | Off

@@ -1,0 +1,215 @@
+"""One serial connection that talks in lines: the transport under every serial stage.
+
+Deadlines are moments of the clock, not timeouts of a read, and the line buffer is our own, so a
+board that drips single bytes cannot hold anybody up. A port belongs to one process (flock keeps
+out those who ask, TIOCEXCL those who do not). Whatever looks like an unplugged cable closes the
+descriptor at once, so that the device can come back under its own name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import select
+import termios
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, NoReturn, Protocol, TypeAlias
+
+import serial
+
+from macontrol.hal.clock import Clock
+from macontrol.hal.stage import StageError, StageLostError
+
+LONGEST_LINE = 1024
+"""Bytes without a line end beyond this are garbage, and are dropped."""
+
+_PULSE_S = 0.05
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+
+TrafficLog: TypeAlias = Callable[[str, bytes], None]
+"""Called with ">" or "<" and the bytes that went out or came in."""
+ControlLine: TypeAlias = Literal["assert", "clear", "pulse"]
+
+
+class LineError(StageError):
+    """The port cannot be opened."""
+
+
+class LineLostError(StageLostError):
+    """The connection broke: unplugged, powered off, or stuck. The port is closed."""
+
+
+class Line(Protocol):
+    """What a driver needs of a connection. Any method may raise LineLostError."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        ...
+
+    def read_line(self, deadline_s: float) -> bytes | None:
+        """Get the next line without its end, or None if there is none by the deadline."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the port; nothing happens if it is closed."""
+        ...
+
+
+class LineBuffer:
+    """Cuts a stream of bytes into lines. Any bytes will do; memory is bounded."""
+
+    def __init__(self) -> None:
+        self._partial = bytearray()
+        self._lines: deque[bytes] = deque()
+
+    def feed(self, data: bytes) -> None:
+        """Take in bytes as they came."""
+        self._partial += data
+        *complete, rest = self._partial.split(b"\n")
+        self._lines.extend(bytes(line.rstrip(b"\r")) for line in complete)
+        self._partial = rest if len(rest) <= LONGEST_LINE else bytearray()
+
+    def take(self) -> bytes | None:
+        """Get the oldest complete line, if there is one."""
+        return self._lines.popleft() if self._lines else None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._partial.clear()
+        self._lines.clear()
+
+
+class SerialLine:
+    """A serial port, opened for this process alone, 8N1."""
+
+    def __init__(
+        self,
+        port: str,
+        baud_rate: int,
+        clock: Clock,
+        *,
+        dtr: ControlLine = "assert",
+        rts: ControlLine = "assert",
+        write_timeout_s: float = 0.5,
+        log: TrafficLog | None = None,
+    ) -> None:
+        self._port = port
+        self._clock = clock
+        self._log = log
+        self._buffer = LineBuffer()
+        self._serial = serial.Serial()
+        self._serial.port = port
+        self._serial.baudrate = baud_rate
+        self._serial.timeout = 0
+        self._serial.write_timeout = write_timeout_s
+        self._serial.exclusive = True
+        self._serial.dtr = dtr == "assert"
+        self._serial.rts = rts == "assert"
+        try:
+            self._serial.open()
+            fcntl.ioctl(self._serial.fileno(), termios.TIOCEXCL)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise LineError(_why_not_open(port, error)) from None
+        self.low_latency = self._ask_for_low_latency()
+        """Whether the driver was told to pass bytes on at once."""
+        if "pulse" in (dtr, rts):
+            self._pulse(dtr == "pulse", rts == "pulse")
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._serial.is_open)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are, within the write timeout. Never waits for them to be sent."""
+        self._require_open()
+        if self._log is not None:
+            self._log(">", data)
+        try:
+            self._serial.write(data)
+        except (OSError, TypeError) as error:  # pyserial's errors are OSErrors
+            self._lose(error)
+
+    def read_line(self, deadline_s: float) -> bytes | None:
+        """Get the next line without its end, or None if there is none by the deadline."""
+        while True:
+            line = self._buffer.take()
+            if line is not None:
+                return line
+            self._require_open()
+            left = max(deadline_s - self._clock.now(), 0.0)
+            try:
+                if not select.select([self._serial.fileno()], [], [], left)[0]:
+                    return None
+                data = self._serial.read(max(self._serial.in_waiting, 1))
+            except (OSError, TypeError, ValueError) as error:
+                self._lose(error)
+            if self._log is not None:
+                self._log("<", data)
+            self._buffer.feed(data)
+
+    def close(self) -> None:
+        """Let go of the port at once: what has not been sent is not waited for."""
+        if self._serial.is_open:
+            with contextlib.suppress(OSError, TypeError, termios.error):
+                self._serial.reset_output_buffer()
+            with contextlib.suppress(OSError, TypeError):
+                self._serial.close()
+
+    def _require_open(self) -> None:
+        if not self._serial.is_open:
+            raise LineLostError(f"{self._port}: the connection is closed")
+
+    def _lose(self, error: Exception) -> NoReturn:
+        self.close()
+        what = (
+            "does not take what it is sent"
+            if isinstance(error, serial.SerialTimeoutException)
+            else "is gone (unplugged, or switched off?)"
+        )
+        raise LineLostError(f"{self._port}: the port {what}: {error}") from None
+
+    def _ask_for_low_latency(self) -> bool:
+        """Ask for bytes to be passed on at once; a USB adapter may else hold them for 16 ms."""
+        try:
+            self._serial.set_low_latency_mode(True)
+        except (OSError, ValueError, AttributeError, NotImplementedError):
+            return False  # a pseudo-terminal, or a driver that knows no such thing
+        return True
+
+    def _pulse(self, dtr: bool, rts: bool) -> None:
+        """Raise and drop control lines, which resets boards that an open alone does not."""
+        with contextlib.suppress(OSError):  # a pseudo-terminal has none
+            for level in (True, False):
+                if dtr:
+                    self._serial.dtr = level
+                if rts:
+                    self._serial.rts = level
+                self._clock.sleep_until(self._clock.now() + _PULSE_S)
+
+
+def open_with_back_off(open_line: Callable[[], Line], clock: Clock, deadline_s: float) -> Line:
+    """Try to open a port again and again, at growing intervals, until the deadline."""
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            return open_line()
+        except LineError:
+            if clock.now() + pause >= deadline_s:
+                raise
+        clock.sleep_until(clock.now() + pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _why_not_open(port: str, error: Exception) -> str:
+    code = getattr(error, "errno", None)
+    if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
+        return f"{port} is in use by another program; `fuser {port}` tells which"
+    if code == errno.ENOENT:
+        return f"{port} does not exist; the boards that are plugged in are in /dev/serial/by-id"
+    if code in (errno.EACCES, errno.EPERM):
+        return f"{port} may not be opened by this user; add it to the group dialout"
+    return f"{port} cannot be opened: {error}"
