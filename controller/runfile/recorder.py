@@ -83,6 +83,7 @@ class RunFileRecorder(Recorder):
         self._trouble_since: float | None = None
         self._dropped_before = 0
         self._level_at = time.monotonic()  # when all that had been handed over was written
+        self._copy_beyond = LOG_LIMIT_BYTES
         self._gone = False
         self._bad_told = False
         self._wake = threading.Event()
@@ -254,11 +255,17 @@ class RunFileRecorder(Recorder):
         return early, dropped
 
     def _check_log(self) -> None:
-        """Copy the log here if the keeper cannot keep up with a run that has no clock."""
+        """Copy the log here if the keeper cannot keep up with a run that has no clock.
+
+        Someone who reads the file for long keeps the log from being begun anew; then it is not
+        copied again before it has grown by as much once more.
+        """
         if self._connection is not None and self._trouble_since is None:
             with suppress(OSError, sqlite3.Error):
-                if self._log.stat().st_size > LOG_LIMIT_BYTES:
-                    _copy_log(self._connection)
+                size = self._log.stat().st_size
+                if size > self._copy_beyond:
+                    done = _copy_log(self._connection)
+                    self._copy_beyond = LOG_LIMIT_BYTES if done else size + LOG_LIMIT_BYTES
 
     def _check_place(self) -> None:
         """Notice that the file was deleted or moved: it can be written still, but not found."""
@@ -367,16 +374,17 @@ def _insert_singly(
     return bad
 
 
-def _copy_log(connection: sqlite3.Connection) -> None:
+def _copy_log(connection: sqlite3.Connection) -> bool:
     """Copy the log into the database without keeping the writer waiting, and sync both.
 
     What is committed meanwhile is copied in another go: only a log that was copied to its end
-    is begun anew, and so stays short.
+    is begun anew, and so stays short. Returns whether it was.
     """
     for _ in range(5):
         _busy, length, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if copied >= length:
-            return
+            return True
+    return False
 
 
 def _open(path: Path) -> sqlite3.Connection:
