@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from macontrol.controller.clock import WallClock
+from macontrol.controller.clock import SPIN_S, WallClock
 from macontrol.controller.realtime import RealtimeReport, Refusal
 
 PRELUDE = """
@@ -177,3 +177,54 @@ def test_the_wall_clock_never_wakes_early_and_passes_what_is_over(spin_s: float)
     before = time.monotonic()
     clock.sleep_until(before - 100.0)
     assert time.monotonic() - before < 1.0
+
+
+class LateKernel:
+    """Stands in for the time module: sleeps take longer than asked, and looking takes time."""
+
+    def __init__(self, late_s: float) -> None:
+        self.late_s = late_s
+        self.now = 0.0
+        self.awake_s = 0.0
+        self.intervals: list[float] = []
+
+    def monotonic(self) -> float:
+        self.now += 1e-7
+        self.awake_s += 1e-7
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.intervals.append(sys.getswitchinterval())
+        self.now += seconds + self.late_s
+
+
+@pytest.mark.parametrize("late_s", [2e-5, 9e-5, 1.5e-4])
+def test_spinning_follows_the_kernels_lateness(
+    monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
+    kernel = LateKernel(late_s)
+    monkeypatch.setattr("macontrol.controller.clock.time", kernel)
+    clock = WallClock(SPIN_S)
+    for slot in range(1, 3000):
+        clock.sleep_until(slot * 0.005)
+    lateness = []
+    kernel.awake_s = 0.0
+    for slot in range(3000, 4000):
+        clock.sleep_until(slot * 0.005)
+        lateness.append(kernel.now - slot * 0.005)
+    assert 0 <= max(lateness) < 3e-6
+    assert kernel.awake_s / 1000 < 5e-6
+    # Asleep, the slot thread gets the interpreter back soon; awake, nobody asks it for it.
+    assert max(kernel.intervals) == pytest.approx(1e-4)
+    assert sys.getswitchinterval() == pytest.approx(5e-3)
+
+
+def test_spinning_has_an_end_where_the_kernel_is_very_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = LateKernel(late_s=1e-3)
+    monkeypatch.setattr("macontrol.controller.clock.time", kernel)
+    clock = WallClock(SPIN_S)
+    for slot in range(1, 1000):
+        clock.sleep_until(slot * 0.005)
+    assert kernel.now == pytest.approx(999 * 0.005 + 1e-3 - SPIN_S, abs=1e-5)
