@@ -1,0 +1,190 @@
+"""Whatever a server sends, in whatever pieces: no crash, no hang, no reward out of nothing."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from math import isfinite, isnan
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sdr import probe_settings
+
+from macontrol.hal import ProbeError
+from macontrol.hal.iq_ring import IQRing
+from macontrol.hal.power import clipped_share, rate_reward, tone, wideband
+from macontrol.hal.rtl_tcp import Header, RtlTcpStream, parse_header, tuning_commands
+
+HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
+RATE = 1000.0
+
+silence = st.just(None)
+hang_up = st.just(b"")
+reset = st.just(ConnectionResetError("reset"))
+pieces = st.one_of(st.binary(min_size=1, max_size=40), silence, hang_up, reset)
+greetings = st.one_of(st.binary(max_size=40), st.just(HEADER), st.just(HEADER[:5]))
+
+
+class StepClock:
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+    def sleep_until(self, moment: float) -> None:
+        self.time_s = max(self.time_s, moment)
+
+
+class Wire:
+    """A socket whose other end says these pieces, and then nothing."""
+
+    def __init__(self, clock: StepClock, said: list[bytes | Exception | None]) -> None:
+        self.clock = clock
+        self.said = said
+        self.sent = b""
+        self.calls = 0
+        self.closed = False
+
+    def recv(self, size: int) -> bytes:
+        self.calls += 1
+        assert self.calls < 10_000, "it hangs"
+        piece = self.said.pop(0) if self.said else None
+        if piece is None:
+            self.clock.time_s += 0.25
+            raise TimeoutError
+        if isinstance(piece, Exception):
+            raise piece
+        if len(piece) > size:
+            self.said.insert(0, piece[size:])
+        return piece[:size]
+
+    def recv_into(self, view: memoryview) -> int:
+        got = self.recv(len(view))
+        view[: len(got)] = got
+        self.clock.time_s += len(got) / 2 / RATE
+        return len(got)
+
+    def sendall(self, data: bytes) -> None:
+        self.sent += data
+
+    def setsockopt(self, *_: int) -> None: ...
+
+    def settimeout(self, _: float) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@given(st.binary(max_size=64) | st.builds(lambda tail: b"RTL0" + tail, st.binary(max_size=12)))
+def test_a_header_is_read_or_refused(data: bytes) -> None:
+    try:
+        header = parse_header(data)
+    except ProbeError:
+        assert len(data) != 12 or data[:4] != b"RTL0"
+    else:
+        assert header == Header(*struct.unpack(">II", data[4:]))
+
+
+@given(greetings, st.lists(pieces, max_size=12), st.data())
+def test_a_server_may_say_anything(
+    greeting: bytes, after: list[bytes | Exception | None], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(greeting)))
+    said = [part for part in (greeting[:cut], greeting[cut:]) if part] + after
+    heard = bytearray()
+    for piece in said:
+        if isinstance(piece, Exception) or piece == b"":
+            break
+        heard += piece or b""
+    clock = StepClock()
+    wire = Wire(clock, list(said))
+    stream = RtlTcpStream(probe_settings(), clock)
+    ring = IQRing(RATE, capacity_s=1.0, tolerance_s=0.005)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "create_connection", lambda *_: wire)
+        try:
+            stream.open(threading.Event())
+        except ProbeError:
+            assert wire.closed
+            assert wire.sent == b"", "nothing is said to a server that is not rtl_tcp"
+            return
+    assert heard.startswith(b"RTL0")
+    assert wire.sent == b"".join(tuning_commands(probe_settings()))
+    with pytest.raises(ProbeError):  # sooner or later: it hangs up, or falls silent
+        stream.read(ring, threading.Event())
+    stream.close()
+    assert wire.closed
+    assert ring._count <= len(heard) // 2
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 300), st.floats(-2.0, 5.0), st.booleans()),
+        min_size=1,
+        max_size=60,
+    ),
+    st.lists(st.tuples(st.floats(-5.0, 30.0), st.floats(0.0, 1.0)), min_size=1, max_size=8),
+)
+def test_a_window_is_whole_in_order_and_of_its_length_or_there_is_none(
+    blocks: list[tuple[int, float, bool]], wanted: list[tuple[float, float]]
+) -> None:
+    """Arrivals may jump to and fro: the ring stays within its memory and never makes things up."""
+    ring = IQRing(RATE, capacity_s=0.7, tolerance_s=0.01, settling_s=0.1, dtype=np.float64)
+    taken, now = 0, 0.0
+    for size, delay, broken in blocks:
+        now += size / RATE
+        rows = np.arange(taken, taken + size, dtype=float)[:, None] * [1.0, 1.0]
+        ring.append(rows, now + delay)
+        taken += size
+        if broken and size == 0:
+            ring.restart("overflow", now)
+        for start, length in wanted:
+            window = ring.window(start, start + length)
+            if window.samples is None:
+                assert window.state == "pending" or window.reason
+                continue
+            numbers: npt.NDArray[np.float64] = window.samples[:, 0]
+            assert len(numbers) <= ring.capacity
+            assert abs(len(numbers) - length * RATE) <= 2
+            assert np.all(np.diff(numbers) == 1.0)
+
+
+@given(st.binary(max_size=4000), st.integers(1, 5))
+def test_any_bytes_have_a_power_and_a_reward(data: bytes, repeat: int) -> None:
+    samples = np.frombuffer(data * repeat, np.uint8)
+    samples = samples[: len(samples) // 2 * 2].reshape(-1, 2)
+    assert 0.0 <= clipped_share(samples) <= 1.0
+    for reading in (wideband(samples), tone(samples, 1e6, 125e3, 20e3)):
+        assert 0.0 <= reading.power <= 2.1
+        assert reading.sigma_db > 0.0
+        if len(samples) >= 16:
+            assert isfinite(reading.sigma_db)
+            reward, sigma = rate_reward(0.8, reading.power, 1e-4, reading.sigma_db, 0.01)
+            assert 0.0 <= reward < 20.0
+            assert isfinite(sigma)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=40))
+def test_the_cut_of_the_stream_does_not_matter(cut: list[bytes]) -> None:
+    got: list[Any] = []
+
+    class Collecting(IQRing):
+        def append(self, block: Any, arrival_s: float) -> bool:
+            got.append(block.copy())
+            return super().append(block, arrival_s)
+
+    clock = StepClock()
+    stream = RtlTcpStream(probe_settings(), clock)
+    stream._socket = Wire(clock, list(cut))  # type: ignore[assignment]
+    ring = Collecting(RATE, capacity_s=1.0, tolerance_s=0.005)
+    with pytest.raises(ProbeError):
+        stream.read(ring, threading.Event())
+    whole = b"".join(cut)
+    assert np.concatenate(got).tobytes() == whole[: len(whole) // 2 * 2]
+    assert isnan(ring.measured_rate_hz)

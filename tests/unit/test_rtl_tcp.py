@@ -1,0 +1,394 @@
+"""The rtl_tcp client against scripted servers and the virtual radio, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from math import log2
+from typing import Any
+
+import numpy as np
+import pytest
+from sdr import probe_settings, wait_until
+
+from macontrol.controller.clock import WallClock
+from macontrol.hal import Measurement, ProbeError
+from macontrol.hal.iq_ring import IQRing
+from macontrol.hal.rtl_tcp import Header, RtlTcpStream, parse_header, tuning_commands
+from macontrol.hal.sdr_probe import SdrProbe
+from macontrol.sim.virtual_radio import VirtualRadio
+
+HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
+RATE = 1.024e6
+SHARE = 0.75
+
+
+@contextlib.contextmanager
+def server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that treats its first client as told, and then hangs up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                talk(connection)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        host, port = listener.getsockname()
+        yield f"{host}:{port}"
+    finally:
+        listener.close()
+        thread.join(10.0)
+
+
+def stream_to(address: str, **changes: Any) -> RtlTcpStream:
+    defaults: dict[str, Any] = {"address": address, "connect_timeout_s": 0.6, "silence_s": 0.5}
+    return RtlTcpStream(probe_settings(**(defaults | changes)), WallClock())
+
+
+def ring_of(seconds: float = 1.0) -> IQRing:
+    return IQRing(RATE, capacity_s=seconds, tolerance_s=0.01)
+
+
+def test_the_header_tells_the_tuner() -> None:
+    assert parse_header(HEADER) == Header(5, 29)
+    assert parse_header(HEADER).tuner == "R820T"
+    assert Header(99, 0).tuner == "unknown tuner"
+
+
+def test_the_commands_fix_frequency_rate_and_gain() -> None:
+    settings = probe_settings(tuner_frequency_hz=433.67e6, gain_db=-1.5, ppm=-3)
+    assert [struct.unpack(">Bi", c) for c in tuning_commands(settings)] == [
+        (0x02, 2_048_000),
+        (0x05, -3),
+        (0x01, 433_670_000),
+        (0x08, 0),
+        (0x03, 1),
+        (0x04, -15),
+    ]
+
+
+def test_the_commands_are_sent_after_the_header() -> None:
+    received = bytearray()
+
+    def talk(connection: socket.socket) -> None:
+        connection.settimeout(10.0)
+        connection.sendall(HEADER)
+        while len(received) < 30:
+            received.extend(connection.recv(100))
+
+    with server(talk) as address:
+        stream = stream_to(address)
+        stream.open(threading.Event())
+        wait_until(lambda: len(received) == 30)
+        stream.close()
+    assert bytes(received) == b"".join(tuning_commands(probe_settings()))
+
+
+@pytest.mark.parametrize(
+    ("greeting", "told"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", r"not rtl_tcp: it begins with b'HTTP"),
+        (b"R", "hung up after 1 bytes"),
+        (b"", "hung up after 0 bytes"),
+        (b"\x00" * 12, "not rtl_tcp"),
+        (b"RTL1" + HEADER[4:], "not rtl_tcp"),
+    ],
+)
+def test_a_wrong_header_is_named(greeting: bytes, told: str) -> None:
+    with (
+        server(lambda c: c.sendall(greeting)) as address,
+        pytest.raises(ProbeError, match=told),
+    ):
+        stream_to(address).open(threading.Event())
+
+
+def test_a_header_that_stops_half_way_is_named_in_time() -> None:
+    done = threading.Event()
+
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(HEADER[:7])
+        done.wait(10.0)
+
+    with server(talk) as address:
+        started = time.monotonic()
+        with pytest.raises(ProbeError, match="only 7 bytes"):
+            stream_to(address).open(threading.Event())
+        assert time.monotonic() - started < 5.0
+        done.set()
+
+
+def test_a_header_in_pieces_is_a_header() -> None:
+    def talk(connection: socket.socket) -> None:
+        for byte in HEADER:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.002)
+        connection.recv(100)
+
+    with server(talk) as address:
+        stream = stream_to(address, connect_timeout_s=5.0)
+        stream.open(threading.Event())
+        assert stream.header == Header(5, 29)
+        stream.close()
+
+
+def test_a_port_where_nothing_listens_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(ProbeError, match="nothing listens there"):
+        stream_to(f"127.0.0.1:{port}").open(threading.Event())
+
+
+def test_a_host_without_a_name_is_told() -> None:
+    with pytest.raises(ProbeError, match="connection failed"):
+        stream_to("no-such-host.invalid:1234").open(threading.Event())
+
+
+def test_a_busy_server_is_named() -> None:
+    with VirtualRadio(lambda _: 0.01) as radio:
+        radio.busy = True
+        time.sleep(0.15)
+        with pytest.raises(ProbeError, match="busy with another client"):
+            stream_to(radio.address).open(threading.Event())
+
+
+def test_opening_can_be_stopped() -> None:
+    with VirtualRadio(lambda _: 0.01) as radio:
+        radio.busy = True
+        time.sleep(0.15)
+        stop = threading.Event()
+        threading.Timer(0.1, stop.set).start()
+        with pytest.raises(ProbeError, match="closed"):
+            stream_to(radio.address, connect_timeout_s=30.0).open(stop)
+
+
+def test_a_silent_server_is_noticed() -> None:
+    done = threading.Event()
+
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(HEADER)
+        done.wait(10.0)
+
+    with server(talk) as address:
+        stream = stream_to(address)
+        stream.open(threading.Event())
+        with pytest.raises(ProbeError, match=r"no samples for 0\.5 s"):
+            stream.read(ring_of(), threading.Event())
+        stream.close()
+        done.set()
+
+
+def test_samples_are_whole_however_the_bytes_are_cut() -> None:
+    data = bytes(range(256)) * 8
+
+    def talk(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(HEADER)
+        rest = data
+        for size in (1, 2, 3, 1, 1, 700, 5, 1001):
+            connection.sendall(rest[:size])
+            rest = rest[size:]
+            time.sleep(0.003)
+        connection.sendall(rest)
+
+    class Collecting(IQRing):
+        rows: list[list[int]]
+
+        def append(self, block: Any, arrival_s: float) -> bool:
+            self.rows += block.tolist()
+            return True
+
+    ring = Collecting(RATE, capacity_s=0.1, tolerance_s=0.01)
+    ring.rows = []
+    with server(talk) as address:
+        stream = stream_to(address)
+        stream.open(threading.Event())
+        with pytest.raises(ProbeError, match=r"hung up|lost"):
+            stream.read(ring, threading.Event())
+        stream.close()
+    assert bytes(np.array(ring.rows, np.uint8).reshape(-1)) == data
+
+
+# The whole client on the virtual radio. The levels alternate with the slots, so that samples of
+# another slot would show.
+
+SLOT_S = 0.1
+HIGH, LOW, NOISE = 4e-2, 2.5e-3, 1e-3
+
+
+def alternating(moment: float) -> float:
+    return HIGH if int(moment / SLOT_S) % 2 == 0 else LOW
+
+
+class Client:
+    """A probe that runs slots on the virtual radio."""
+
+    def __init__(self, radio: VirtualRadio, **changes: Any) -> None:
+        base: dict[str, Any] = {
+            "address": radio.address,
+            "sample_rate_hz": RATE,
+            "noise_floor": -30.0,
+            "guard_s": 0.02,
+            "settling_s": 0.3,
+        }
+        settings = probe_settings(**(base | changes))
+        self.clock = WallClock()
+        self.probe = SdrProbe(
+            settings, RtlTcpStream(settings, self.clock), self.clock, transmission_share=SHARE
+        )
+        self.probe.open()
+        self.epoch = int(self.clock.now() / SLOT_S) + 1
+        self.slot = 0
+        self.starts: list[float] = []
+        self.found: dict[int, Measurement] = {}
+        self.faults: list[str] = []
+
+    def run(self, slots: int) -> None:
+        for _ in range(slots):
+            start = (self.epoch + self.slot) * SLOT_S
+            self.starts.append(start)
+            self.clock.sleep_until(start)
+            try:
+                self.probe.request(self.slot, start, start + SLOT_S)
+                self.take(self.probe.collect(start + SLOT_S))
+            except ProbeError as fault:
+                self.faults.append(str(fault))
+            self.slot += 1
+
+    def take(self, found: Any) -> None:
+        for measurement in found:
+            assert measurement.slot not in self.found
+            self.found[measurement.slot] = measurement
+
+    def finish(self) -> None:
+        until = self.clock.now() + 3.0
+        while self.clock.now() < until and self.slot - 1 not in self.found:
+            with contextlib.suppress(ProbeError):
+                self.take(self.probe.collect(0.0))
+            time.sleep(0.01)
+        self.probe.close()
+
+    def expected(self, slot: int) -> float:
+        level = alternating(self.starts[slot] + SLOT_S / 2)
+        return SHARE * log2((level + NOISE) / NOISE)
+
+    def check_valid_ones(self) -> int:
+        """Every valid reward is that of its own slot; get how many there are."""
+        valid = [m for m in self.found.values() if m.valid]
+        for measurement in valid:
+            assert measurement.reward == pytest.approx(self.expected(measurement.slot), abs=0.15)
+        return len(valid)
+
+    def reasons(self) -> set[str]:
+        return {m.reason for m in self.found.values() if not m.valid}
+
+
+def radio_of(**changes: Any) -> VirtualRadio:
+    return VirtualRadio(alternating, **({"noise_power": NOISE, "block_bytes": 16_384} | changes))
+
+
+@pytest.mark.parametrize("block_bytes", [16_384, 262_144])
+def test_every_slot_gets_its_own_reward(block_bytes: int) -> None:
+    with radio_of(block_bytes=block_bytes) as radio:
+        client = Client(radio)
+        client.run(12)
+        client.finish()
+        assert client.check_valid_ones() >= 10
+        tuning = radio.tuning
+    assert (tuning.sample_rate_hz, tuning.manual_gain, tuning.agc) == (RATE, True, False)
+    assert (tuning.frequency_hz, tuning.gain_db) == (433.67e6, 20.0)
+
+
+def test_a_server_that_stalls_leads_to_no_stale_reward() -> None:
+    with radio_of() as radio:
+        client = Client(radio, silence_s=5.0)
+        client.run(4)
+        radio.stall(0.7)
+        client.run(14)
+        client.finish()
+    assert client.check_valid_ones() >= 8
+    assert client.faults == []
+
+
+def test_a_reader_that_was_held_up_takes_no_old_samples_for_new() -> None:
+    with radio_of() as radio:
+        client = Client(radio)
+        client.run(3)
+        append = IQRing.append
+        held = threading.Event()
+
+        def slow(self: IQRing, block: Any, arrival_s: float) -> bool:
+            if not held.is_set():
+                held.set()
+                time.sleep(1.0)
+                arrival_s = client.clock.now()
+            return append(self, block, arrival_s)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(IQRing, "append", slow)
+            client.run(10)
+        client.run(8)
+        client.finish()
+    assert held.is_set()
+    assert client.check_valid_ones() >= 8
+
+
+def test_lost_samples_are_a_gap_and_nothing_is_shifted() -> None:
+    with radio_of() as radio:
+        client = Client(radio)
+        client.run(4)
+        radio.lose(0.045)
+        client.run(22)
+        client.finish()
+    assert "gap" in client.reasons()
+    assert client.check_valid_ones() >= 6
+
+
+def test_clipping_is_no_reward() -> None:
+    with radio_of() as radio:
+        client = Client(radio)
+        client.run(2)
+        radio.clip(0.3)
+        client.run(8)
+        client.finish()
+    assert "clipping" in client.reasons()
+    assert client.check_valid_ones() >= 3
+
+
+def test_a_server_that_hangs_up_is_told_and_found_again() -> None:
+    with radio_of() as radio:
+        client = Client(radio)
+        client.run(3)
+        radio.drop()
+        client.run(22)
+        client.finish()
+        assert radio.clients == 2
+    assert any("hung up" in fault or "lost" in fault for fault in client.faults)
+    assert client.found[client.slot - 1].valid
+    assert client.check_valid_ones() >= 5
+
+
+def test_a_server_that_is_busy_or_wrong_after_a_loss_is_named_and_found_again() -> None:
+    with radio_of() as radio:
+        client = Client(radio, connect_timeout_s=0.3)
+        client.run(2)
+        radio.header = b"SSH-2.0-OpenSSH"
+        radio.drop()
+        wait_until(lambda: "not rtl_tcp" in client.probe.health().fault)
+        radio.busy = True
+        wait_until(lambda: "busy with another client" in client.probe.health().fault, 20.0)
+        radio.busy, radio.header = False, HEADER
+        wait_until(lambda: not client.probe.health().fault, 20.0)
+        time.sleep(0.5)
+        client.epoch = int(client.clock.now() / SLOT_S) + 1 - client.slot
+        client.run(6)
+        client.finish()
+    assert client.found[client.slot - 1].valid
+    client.check_valid_ones()
