@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from macontrol.config.probe_settings import ProbeSettings
+from macontrol.config.section import Section
+from macontrol.config.stage_settings import StageSettings
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 MAX_GRID_POINTS = 100_001
@@ -32,12 +36,6 @@ Sector: TypeAlias = Annotated[tuple[float, float], Field(strict=False)]
 
 # The confidence parameter at which each policy is at its best in the paper (fig. beta).
 OPTIMAL_BETA: dict[str, float] = {"moveucb": 1.5, "gp-ucb": 3.5, "epsilon-greedy": 0.0}
-
-
-class Section(BaseModel):
-    """A table of the config: no unknown keys, no silent conversions, no NaN, no later change."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class Physical(Section):
@@ -205,6 +203,8 @@ class Config(Section):
     channel: Channel
     drift: Drift
     timing: Timing
+    stage: StageSettings
+    probe: ProbeSettings
     run: Run
 
     @property
@@ -213,6 +213,11 @@ class Config(Section):
         paths = len(self.channel.path_powers)
         power = sum(self.channel.path_powers)
         return self.physical.transmission_share * math.log2(1 + self.reward.snr * paths * power)
+
+    @property
+    def rail_mm(self) -> float:
+        """D in millimetres: how much of the stage's rail is used."""
+        return self.physical.region_length * self.physical.wavelength_mm
 
     @property
     def noise_std(self) -> float:
@@ -272,8 +277,9 @@ def _contradictions(config: Config) -> list[str]:
     steps = length / algorithm.grid_spacing
     if steps > MAX_GRID_POINTS - 1:
         found.append(
-            f"algorithm.grid_spacing: {steps:.0f} grid steps on the rail are more than "
-            f"{MAX_GRID_POINTS - 1}; set it to at least {length / (MAX_GRID_POINTS - 1):.3g}"
+            f"algorithm.grid_spacing: physical.region_length = {length:g} makes {steps:.0f} grid "
+            f"steps, more than {MAX_GRID_POINTS - 1}; set it to at least "
+            f"{length / (MAX_GRID_POINTS - 1):.12g}"
         )
     elif steps < 1 or abs(steps - round(steps)) > 1e-6:
         whole = max(1, round(steps))
