@@ -8,9 +8,14 @@ from reference import covariance, posterior
 
 from macontrol.config import Config
 from macontrol.controller.kernel import kernel_from_config
+from macontrol.controller.moveucb import MoveUCB
+from macontrol.controller.policies import make_policy
+from macontrol.controller.survey import Survey
+from macontrol.sim.campaign.episode import play_policy
 from macontrol.sim.campaign.jobs import plan_jobs, run_job
 from macontrol.sim.campaign.tasks import KernelErrors
 from macontrol.sim.campaign.windows import window_mean
+from macontrol.sim.rewardmap import simulate_map
 
 
 @pytest.mark.parametrize("name", ["physics", "se", "const-se", "nonoscillatory"])
@@ -33,3 +38,17 @@ def test_the_example_is_a_whole_window_with_every_kernel_s_estimate(paper: Confi
     assert len(result["rmse"]) == 2
     assert len(result["example_position"]) == paper.algorithm.window
     assert len(result["example_mean_1"]) == len(result["example_truth"]) == paper.grid_size
+
+
+def test_physics_estimates_what_moveucb_itself_does(paper: Config) -> None:
+    """Half of the window is still survey then: the two must agree on which half."""
+    slots = 250
+    config = paper.replace(run__horizon=slots, run__seed=4)
+    world = simulate_map(config, 4, slots)
+    policy = make_policy(config, Survey(world.survey_position, world.survey_reward))
+    assert isinstance(policy, MoveUCB)
+    play_policy(config, policy, world)
+    error = float(np.sqrt(np.mean((policy.posterior.mean - world.reward[-1]) ** 2)))
+    task = KernelErrors(config, (("physics", 0.5),), slots)
+    result = run_job(plan_jobs([task])[0])[task.key]
+    assert result["rmse"] == pytest.approx([error], rel=1e-9)
