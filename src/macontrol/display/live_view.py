@@ -13,6 +13,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from contextlib import suppress
+from math import isfinite
 from typing import Any, TextIO
 
 from rich.console import Console, Group
@@ -23,8 +25,14 @@ from rich.text import Text
 
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
 from macontrol.controller.tally import Tally
+from macontrol.display.output import Output
 
 _INTERVAL_S = 0.25
+_CLOSE_WITHIN_S = 0.5
+_NARROWEST = 20
+_SHOW_CURSOR = "\x1b[?25h"
+# The run's process decides when to end, and a view that is told to would leave a hidden cursor.
+_NOT_FOR_THE_VIEW = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -37,11 +45,17 @@ class LiveView(Recorder):
         self._events: deque[str] = deque(maxlen=4)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._feed, name="live-view", daemon=True)
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start the drawing process; an OSError if there can be none."""
         command = [sys.executable, "-m", "macontrol.display.live_view"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        # Blocked, not ignored: the run's process hears of a signal that comes just now.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_THE_VIEW)
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._thread.start()
 
     def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
@@ -50,22 +64,25 @@ class LiveView(Recorder):
 
     def close(self) -> None:
         """Draw the last state and leave it standing."""
+        process = self._process
+        if process is None:
+            return
         self._ended.set()
-        self._thread.join(timeout=2.0)
+        self._thread.join(_CLOSE_WITHIN_S)
+        try:
+            process.wait(_CLOSE_WITHIN_S)
+        except subprocess.TimeoutExpired:  # it hangs, perhaps on a terminal that was stopped
+            process.kill()
+            process.wait()
+            Output().write_within(_SHOW_CURSOR, _CLOSE_WITHIN_S)
 
     def _feed(self) -> None:
         assert self._process is not None and self._process.stdin is not None
-        pipe = self._process.stdin
-        try:
+        with suppress(OSError), self._process.stdin as pipe:  # a view that has gone is no trouble
             ended = False
             while not ended:
                 ended = self._ended.wait(_INTERVAL_S)
-                pipe.write(json.dumps(self._snapshot()) + "\n")
-                pipe.flush()
-            pipe.close()
-        except (BrokenPipeError, ValueError):
-            return  # the view has gone; the run goes on
-        self._process.wait(timeout=2.0)
+                pipe.write(json.dumps(self._snapshot()).encode() + b"\n")
 
     def _snapshot(self) -> dict[str, Any]:
         tally = self._tally
@@ -126,7 +143,9 @@ def draw(state: dict[str, Any], history: deque[float], width: int) -> Panel:
         phases,
     ]
     if state["events"]:
-        parts += [Text(), *(Text(line, "yellow") for line in state["events"])]
+        # A traceback is for the log; here its last line will do.
+        last_lines = (line.strip().rpartition("\n")[2] for line in state["events"])
+        parts += [Text(), *(Text(line, "yellow") for line in last_lines)]
     return Panel(Group(*parts), title=f"macontrol · {state['title']}", width=width)
 
 
@@ -134,7 +153,8 @@ def _rail(state: dict[str, Any], width: int) -> str:
     """The rail, with the antenna and its target on it."""
     cells = ["─"] * width
     for position, mark in ((state["target"], "○"), (state["position"], "●")):
-        cells[round(min(max(position / state["length"], 0.0), 1.0) * (width - 1))] = mark
+        if isfinite(position):
+            cells[round(min(max(position / state["length"], 0.0), 1.0) * (width - 1))] = mark
     return "".join(cells)
 
 
@@ -150,15 +170,19 @@ def _time(seconds: float) -> str:
 
 def main(source: TextIO = sys.stdin) -> None:
     """Draw what comes down the pipe until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's process decides when to end
+    for number in _NOT_FOR_THE_VIEW:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_THE_VIEW)
     console = Console()
     history: deque[float] = deque(maxlen=400)
     with Live(console=console, auto_refresh=False) as live:
         for line in source:
             state = json.loads(line)
             if state["slots"]:
-                history.append(state["recent"])
-                live.update(draw(state, history, min(console.width, 96)), refresh=True)
+                if isfinite(state["recent"]):
+                    history.append(state["recent"])
+                width = min(max(console.width, _NARROWEST), 96)
+                live.update(draw(state, history, width), refresh=True)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         ),
         ("slots missed", str(summary["missed_slots"])),
         ("invalid measurements", str(summary["invalid_measurements"])),
+        ("commands refused", str(summary["refused_commands"] or "")),
         ("faults of stage, of probe", _joined(summary, "stage_faults", "probe_faults")),
         ("wake-up p50 / p99 / p99.9", _times(summary["wake_s"])),
         ("decide p50 / p99 / p99.9", _times(summary["decide_s"])),
@@ -66,8 +67,13 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
             told = "holds" if verdict["holds"] else "VIOLATED"
             bounded = f"{verdict['value']:.4g} ≤ {verdict['bound']:.4g}: {told}"
             table.add_row(verdict["statement"], bounded)
+    if summary.get("faults_injected"):
+        told = ", ".join(f"{count} {kind}" for kind, count in summary["faults_injected"].items())
+        table.add_row("faults injected", told)
     if summary.get("run_file"):
         table.add_row("run file", str(summary["run_file"]))
+    if summary.get("records_lost"):
+        table.add_row("records lost", str(summary["records_lost"]))
     console.print(table)
 
 
