@@ -96,6 +96,10 @@ class SlotLoop:
         """Ask the loop to end after the slot it is in. Safe to call from a signal handler."""
         self._stop = True
 
+    def halt(self) -> None:
+        """Stop the stage where it is."""
+        self._guard.stop()
+
     def approach(self, position: float) -> None:
         """Before slot 1: bring the antenna to a position (wavelengths), stroke by stroke."""
         within_s = self._slot_s + _APPROACH_EXTRA_S

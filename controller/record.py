@@ -61,6 +61,7 @@ class EventKind(StrEnum):
     POLICY = "policy"
     RECORDING = "recording"
     WARNING = "warning"
+    INTERNAL = "internal-error"
     STOP = "stop"
 
 

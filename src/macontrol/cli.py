@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
@@ -91,6 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        traceback.print_exception(error)
+        print(f"macontrol: internal error: {error!r}; please report it", file=sys.stderr)
+        return MacontrolError.exit_code
     except KeyboardInterrupt:
         print("macontrol: interrupted", file=sys.stderr)
         return 130

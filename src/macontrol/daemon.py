@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
-from array import array
-from contextlib import ExitStack
+import traceback
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from macontrol.config import Config
-from macontrol.config.errors import InputOutputError, UsageError
+from macontrol.config.errors import InputOutputError, MacontrolError, UsageError
 from macontrol.config.schema import Physical
 from macontrol.controller.clock import SPIN_S, VirtualClock, WallClock
 from macontrol.controller.guard import Guard
@@ -27,7 +24,7 @@ from macontrol.controller.notify import Notifier
 from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Policy
 from macontrol.controller.realtime import enter_realtime, leave_realtime
-from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.record import Event, EventKind
 from macontrol.controller.runfile.files import (
     default_run_folder,
     latest_run,
@@ -42,15 +39,22 @@ from macontrol.controller.tally import Tally
 from macontrol.controller.theory import Verdict
 from macontrol.display.event_log import EventLog, make_logger
 from macontrol.display.live_view import LiveView
+from macontrol.display.output import Output
 from macontrol.display.summary import print_summary, summarise
-from macontrol.hal import Backend, Clock
+from macontrol.hal import Backend, Clock, StageError
+from macontrol.recorders import Fanout, PositionKeeper
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.regret import MAX_REGRET_SLOTS, regret_of_run
 from macontrol.sim.channel import survey_positions
 from macontrol.sim.faults import FaultPlan, FaultyBackend
+from macontrol.stop_signals import ForcedStop, StopSignals
 
 _STATUS_EVERY_S = 1.0
-_CLOSE_WITHIN_S = 0.8
+# How long records and the summary may take at the end: who was told to stop has little time.
+_AT_LEISURE_S = 10.0
+_AFTER_SIGNAL_S = 0.6
+# The oracle of so many slots takes a tenth of a second.
+_REGRET_AFTER_SIGNAL = 2000
 
 
 @dataclass(frozen=True)
@@ -67,61 +71,47 @@ class RunOptions:
     faults: tuple[int, float] | None
 
 
-class ForcedStopError(Exception):
-    """A second signal came: end without waiting for the slot."""
-
-
-class Fanout(Recorder):
-    """Hands every record to several recorders."""
-
-    def __init__(self) -> None:
-        self._recorders: list[Recorder] = []
-
-    def add(self, recorder: Recorder) -> None:
-        self._recorders.append(recorder)
-
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
-        for recorder in self._recorders:
-            recorder.hand_over(item)
-
-
-class PositionKeeper(Recorder):
-    """Keeps where the antenna was in each slot, for the regret at the end."""
-
-    def __init__(self) -> None:
-        self.slots = array("q")
-        self.positions = array("d")
-
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
-        if isinstance(item, SlotRecord):
-            self.slots.append(item.slot)
-            self.positions.append(item.position)
-
-
 class Daemon:
     """One run, from start to summary."""
 
     def __init__(self, config: Config, options: RunOptions) -> None:
-        if options.regret and (options.slots or 0) > MAX_REGRET_SLOTS:
+        slots = options.slots or (options.duration_s or 0.0) / config.physical.slot_duration_s
+        if options.regret and slots > MAX_REGRET_SLOTS:
             raise UsageError(f"--regret is for runs of at most {MAX_REGRET_SLOTS} slots")
         self._config = config
         self._options = options
-        self._on_terminal = sys.stdout.isatty()
-        self._logger = make_logger()
+        self._output = Output()
+        self._log: EventLog | None = None
         self._notifier = Notifier()
         self._clock: Clock = VirtualClock(on_wait=self._throttle) if options.fast else WallClock()
         self._hub = Fanout()
         self._run_file: RunFileRecorder | None = None
         self._positions = PositionKeeper() if options.regret else None
         self._loop: SlotLoop | None = None
-        self._signals = 0
+        self._last_slot_began_s = 0.0
+        self._signals = StopSignals()
+        self._unrecorded: str | None = None
         self._status_due_s = 0.0
 
     def run(self) -> int:
         """Run until told to stop; returns the exit code."""
+        try:
+            return self._run()
+        except ForcedStop:
+            return 128 + self._signals.first
+        except MacontrolError:
+            raise
+        except Exception as error:
+            raise self._internal(error) from error
+        finally:
+            if self._log is not None:
+                self._log.close()
+
+    def _run(self) -> int:
         options = self._options
-        forced = 0
+        forced = False
         with ExitStack() as closing:
+            closing.enter_context(self._signals)
             closing.callback(self._notifier.close)
             if not options.fast:
                 closing.enter_context(InstanceLock(options.name))
@@ -133,37 +123,48 @@ class Daemon:
             closing.callback(bench.stage.close)
             survey = resume.survey if resume else self._survey(bench)
             loop, policy = self._make_loop(bench, survey, resume)
-            self._take_signals(closing)
             self._start_recording(closing, survey, resume)
             self._start_display(closing, loop.tally)
+            why = "the run has ended"
             try:
                 self._drive(loop, policy, closing, survey, resume)
-            except ForcedStopError:
-                forced = 128 + self._signals
+            except ForcedStop:
+                forced, why = True, "forced"
+            except MacontrolError as error:
+                why = str(error)
+                raise
+            except Exception as error:
+                why = "internal error"
+                self._tell(EventKind.INTERNAL, "".join(traceback.format_exception(error)))
+                raise
             finally:
+                with suppress(StageError):  # it is closed after all, and says so then
+                    loop.halt()
                 self._notifier.stopping()
-                self._tell(EventKind.STOP, "forced" if forced else "the run has ended")
-            summary = summarise(loop.tally, self._theory(policy, loop.tally))
-            self._add_simulated_facts(summary, simulated, plan)
+                self._tell(EventKind.STOP, why)
+        summary = summarise(loop.tally, self._theory(policy, loop.tally))
+        self._add_simulated_facts(summary, simulated, plan)
         if self._run_file is not None:
             summary["run_file"] = str(self._run_file.path)
             summary["records_written"] = self._run_file.written
             summary["records_lost"] = self._run_file.lost
         self._show(summary)
-        return forced
+        return 128 + self._signals.first if forced else 0
 
     def _find_resume(self) -> Resume | None:
         """The run that this one goes on with, if there is a fresh one of the same config."""
         options = self._options
-        if options.cold or options.fast:
+        if options.cold or options.fast or options.regret:  # the oracle begins with slot 1
             return None
         last = options.run_file or latest_run(default_run_folder(), options.name)
         if last is None or not last.exists():
             return None
-        found = find_resume(
-            last, self._config, time.time(), now_clock_s=time.monotonic(), stage=options.name
-        )
-        return found if isinstance(found, Resume) else None
+        now_s = time.monotonic()
+        found = find_resume(last, self._config, time.time(), now_clock_s=now_s, stage=options.name)
+        if not isinstance(found, Resume):
+            return None
+        self._last_slot_began_s = now_s - found.age_s
+        return found
 
     def _make_bench(self, resume: Resume | None) -> SimulatedBench:
         config, wavelength_mm = self._config, self._config.physical.wavelength_mm
@@ -199,7 +200,10 @@ class Daemon:
         loop = SlotLoop(
             config, policy, guard, bench.probe, self._clock, self._hub, on_slot=self._after_slot
         )
+        if resume is not None:
+            loop.tally.target = resume.target
         self._loop = loop
+        self._signals.on_stop(loop.stop)
         return loop, policy
 
     def _start_recording(self, closing: ExitStack, survey: Survey, resume: Resume | None) -> None:
@@ -208,6 +212,9 @@ class Daemon:
             self._hub.add(self._positions)
         if options.fast and options.run_file is None:
             return
+        earlier = resume.path if resume else None
+        if options.run_file is not None:
+            earlier = set_aside(options.run_file) or earlier
         header = RunHeader.of(
             config,
             backend="sim",
@@ -218,11 +225,9 @@ class Daemon:
             started_clock_s=self._clock.now(),
             clock="virtual" if options.fast else "monotonic",
             window=resume.samples if resume else (),
-            resumed_from=str(resume.path) if resume else None,
+            resumed_from=str(earlier) if resume else None,
         )
         try:
-            if options.run_file is not None:
-                set_aside(options.run_file)
             path = options.run_file or new_run_path(
                 default_run_folder(), options.name, header.started_wall_s
             )
@@ -231,15 +236,14 @@ class Daemon:
         except InputOutputError as error:
             if options.run_file is not None:
                 raise
-            self._warn(f"nothing is recorded: {error}")
+            self._unrecorded = f"nothing is recorded: {error}"
             return
         self._run_file = recorder
         self._hub.add(recorder)
-        closing.callback(recorder.close, _CLOSE_WITHIN_S)
+        closing.callback(lambda: recorder.close(self._within(_AT_LEISURE_S)))
 
     def _start_display(self, closing: ExitStack, tally: Tally) -> None:
-        display: LiveView | EventLog
-        if self._on_terminal:
+        if self._output.is_terminal:
             physical, policy = self._config.physical, self._config.algorithm.policy
             facts = {
                 "title": f"{policy} on {self._options.name}",
@@ -247,12 +251,16 @@ class Daemon:
                 "slot_s": physical.slot_duration_s,
                 "g_max": self._config.g_max,
             }
-            display = LiveView(tally, facts)
-        else:
-            display = EventLog(tally, self._logger)
-        display.start()
-        self._hub.add(display)
-        closing.callback(display.close)
+            view = LiveView(tally, facts)
+            with suppress(OSError):  # a run without a view is still a run
+                view.start()
+                self._hub.add(view)
+                closing.callback(view.close)
+            return
+        log = EventLog(tally, make_logger(self._output))
+        log.start()
+        self._hub.add(log)
+        self._log = log
 
     def _drive(
         self,
@@ -264,6 +272,8 @@ class Daemon:
     ) -> None:
         """Tell what the run starts from, take the starting position, and run the slots."""
         config, options, physical = self._config, self._options, self._config.physical
+        if self._unrecorded is not None:
+            self._warn(self._unrecorded)
         self._tell(EventKind.POLICY, config.algorithm.policy)
         if resume is None:
             sigma_f = survey.sigma_f2(config) ** 0.5
@@ -280,8 +290,9 @@ class Daemon:
         loop.approach(policy.start_position if resume is None else resume.next_position)
         first_slot = 1
         if resume is not None:
-            passed = time.time() - resume.last_wall_s + physical.slot_duration_s
-            first_slot = resume.last_slot + max(1, round(passed / physical.slot_duration_s))
+            slot_s = physical.slot_duration_s
+            passed = time.monotonic() + slot_s - self._last_slot_began_s
+            first_slot = resume.last_slot + max(1, round(passed / slot_s))
         self._notifier.ready(f"{config.algorithm.policy} on {options.name}")
         self._tell(EventKind.START, f"slot {first_slot}, T_s = {physical.slot_duration_s:g} s")
         loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
@@ -294,18 +305,9 @@ class Daemon:
         if warning := report.warning:
             self._warn(warning)
 
-    def _take_signals(self, closing: ExitStack) -> None:
-        """SIGTERM and SIGINT end the run after its slot; a second one ends it at once."""
-
-        def handle(number: int, _frame: FrameType | None) -> None:
-            if self._signals:
-                raise ForcedStopError
-            self._signals = number
-            if self._loop is not None:
-                self._loop.stop()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            closing.callback(signal.signal, number, signal.signal(number, handle))
+    def _within(self, at_leisure_s: float) -> float:
+        """How long a part of the ending may take (s)."""
+        return _AFTER_SIGNAL_S if self._signals.first else at_leisure_s
 
     def _after_slot(self, tally: Tally, boundary_s: float) -> None:
         """In a slot's idle time: word to the service manager."""
@@ -339,17 +341,33 @@ class Daemon:
         summary["gain_over_fixed"] = earned / fixed - 1 if fixed > 0 else None
         if plan is not None:
             summary["faults_injected"] = dict(sorted(plan.injected.items()))
-        if self._positions is not None and self._positions.slots[-1] <= MAX_REGRET_SLOTS:
-            kept = self._positions
+        kept = self._positions
+        longest = _REGRET_AFTER_SIGNAL if self._signals.first else MAX_REGRET_SLOTS
+        if kept is not None and kept.slots[-1] <= longest:
             summary["regret_per_slot"] = regret_of_run(
                 self._config, self._config.run.seed, kept.slots, kept.positions
             )
 
     def _show(self, summary: dict[str, Any]) -> None:
-        if self._on_terminal:
-            print_summary(Console(), summary)
+        if self._log is not None:
+            self._log.close(summary, self._within(_AT_LEISURE_S))
         else:
-            self._logger.info("summary", **summary)
+            console = Console()
+            with console.capture() as capture:
+                print_summary(console, summary)
+            self._output.write_within(capture.get(), self._within(_AT_LEISURE_S))
+
+    def _internal(self, error: Exception) -> MacontrolError:
+        """What went wrong inside macontrol, in a line; and where the rest of it can be read."""
+        where = "the traceback is above"
+        if self._run_file is not None and self._run_file.lost == 0:
+            where = f"the traceback is among the events of {self._run_file.path}"
+        elif self._log is not None:
+            where = "the traceback is in the log"
+        else:
+            traceback.print_exception(error)
+        told = f"internal error: {type(error).__name__}: {error}; {where}; please report it"
+        return MacontrolError(told)
 
     def _recording_problem(self, message: str) -> None:
         """Called by the recorder's own thread."""

@@ -45,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--name", default="sim", metavar="NAME", help="of the bench: one controller each"
     )
     parser.add_argument(
-        "--regret", action="store_true", help="at the end, hold the run against the oracle"
+        "--regret",
+        action="store_true",
+        help="at the end, hold the run against the oracle (it surveys anew)",
     )
     parser.add_argument(
         "--faults",
