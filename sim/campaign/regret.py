@@ -26,7 +26,8 @@ def regret_of_run(
     reward = reward_rows(config, seed, last)
     index = np.searchsorted(np.asarray(slots), np.arange(1, last + 1), side="right") - 1
     position = np.asarray(positions)[np.maximum(index, 0)]
-    on_grid = position / Grid.from_config(config).spacing
+    grid = Grid.from_config(config)
+    on_grid = np.clip(position, 0.0, grid.length) / grid.spacing  # a lost stage may be off it
     low = np.minimum(on_grid.astype(np.intp), config.grid_size - 2)
     part = on_grid - low
     rows = np.arange(last)
