@@ -8,6 +8,7 @@ worker of ours is left behind.
 from __future__ import annotations
 
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -77,6 +78,7 @@ def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
                     threads_per_worker=1,
                     processes=True,
                     dashboard_address=None,
+                    silence_logs=logging.ERROR,
                 )
             )
             client = stack.enter_context(distributed.Client(cluster))

@@ -8,6 +8,7 @@ share what they have in common.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
@@ -93,10 +94,10 @@ def main(arguments: argparse.Namespace) -> int:
             title=f"reproduce {arguments.figure}",
         )
     except KeyboardInterrupt:
-        kept = len(tasks) - len(results.missing(tasks))
+        kept = len({task.key for task in tasks}) - len(results.missing(tasks))
         print(
             f"macontrol: interrupted; {kept} results are kept in {arguments.out / 'results'}. "
-            f"To resume, give the same command again: macontrol {' '.join(sys.argv[1:])}",
+            f"To resume, give the same command again: macontrol {shlex.join(sys.argv[1:])}",
             file=sys.stderr,
         )
         return INTERRUPTED
