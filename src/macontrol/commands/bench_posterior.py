@@ -44,7 +44,7 @@ SUMMARY = "how long one decision takes, and against SciPy and scikit-learn"
 WINDOWS = (100, 300, 1000, 3000)
 GRIDS = (601, 1201, 3001, 6001)
 SEED = 1
-LOG_WIDTH = 110
+LOG_WIDTH = 120
 MISSED = 1
 
 OURS = "macontrol"
