@@ -49,12 +49,7 @@ def load_config(
     tables.pop("preset", None)
     if not isinstance(base, str):
         raise ConfigError(f"{path}: preset: {base!r} is not the name of a preset")
-    merged = tomllib.loads(preset_text(base))
-    for section, table in tables.items():
-        if isinstance(table, Mapping) and isinstance(merged.get(section), dict):
-            merged[section].update(table)
-        else:
-            merged[section] = table
+    merged = _merged(_preset_tables(base), tables)
     for assignment in assignments:
         section, key, value = _parse_assignment(assignment)
         merged.setdefault(section, {})
@@ -66,6 +61,24 @@ def load_config(
         return Config.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(_explain(error, sources)) from None
+
+
+def _preset_tables(name: str) -> dict[str, Any]:
+    """A preset's tables, on top of those of the preset it builds on, if it names one."""
+    tables = tomllib.loads(preset_text(name))
+    base = tables.pop("preset", None)
+    return tables if base is None else _merged(_preset_tables(base), tables)
+
+
+def _merged(base: dict[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The base with the tables' values in place of its own."""
+    merged = dict(base)
+    for section, table in tables.items():
+        if isinstance(table, Mapping) and isinstance(merged.get(section), dict):
+            merged[section] = {**merged[section], **table}
+        else:
+            merged[section] = table
+    return merged
 
 
 def _read_file(path: Path | str | None) -> tuple[dict[str, Any], dict[str, str]]:

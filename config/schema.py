@@ -148,6 +148,7 @@ class Survey(Section):
 
     samples: Annotated[int, Field(ge=2, le=100_000)]
     variance_floor: Positive
+    fresh_s: NonNegative
 
 
 class Channel(Section):
@@ -228,6 +229,14 @@ class Config(Section):
     def grid_size(self) -> int:
         """G: the number of positions on the grid, both ends of the rail included."""
         return round(self.physical.region_length / self.algorithm.grid_spacing) + 1
+
+    @property
+    def survey_positions(self) -> list[float]:
+        """Where the survey looks: evenly over the rail, both ends included, on the grid."""
+        last, samples = self.grid_size - 1, self.survey.samples
+        length = self.physical.region_length
+        indices = (round(number * last / (samples - 1)) for number in range(samples))
+        return [min(index * (length / last), length) for index in indices]
 
     @property
     def change_points(self) -> int:

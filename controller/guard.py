@@ -114,6 +114,11 @@ class Guard:
         self._standing = False
         return self._believe(self._stage.move_to(command, deadline_s))
 
+    def recover(self, deadline_s: float) -> None:
+        """Have a lost stage brought back to a known position; it is asked for before a move."""
+        self._standing = False
+        self._stage.recover(deadline_s)
+
     def stop(self) -> None:
         """Stop the stage where it is."""
         self._standing = False

@@ -29,13 +29,15 @@ from macontrol.controller.realtime import collect_garbage
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
 from macontrol.controller.tally import Tally
 from macontrol.controller.theory import SurfaceMeter
-from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError
+from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError, StageLostError
 
 # Young garbage is collected while the probe measures, once in so many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000
 _COLLECT_NEEDS_S = 1e-3
 # Before slot 1 a stroke may take a slot and this much: no longer, so that a signal is heard.
 _APPROACH_EXTRA_S = 0.2
+# How long a lost stage may take to be found, freed and homed again.
+_RECOVERY_S = 120.0
 # Rewards are rates of at most g_max; a number so many times as large is a broken probe's.
 _IMPLAUSIBLE = 100.0
 _ROUNDING_SLOTS = 1e-6
@@ -89,6 +91,7 @@ class SlotLoop:
         patience_s = config.timing.fault_patience_s
         self._stage_patience = Patience("stage", patience_s, clock, recorder)
         self._probe_patience = Patience("probe", patience_s, clock, recorder)
+        self._stage_is_lost = False
         self._stop = False
         self.tally = Tally(policy.start_position)
 
@@ -137,7 +140,18 @@ class SlotLoop:
                 tally.late_decisions += 1
                 self._tell(slot - 1, EventKind.LATE_DECISION, "decided after the slot's end", late)
                 slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
+            if self._stage_is_lost:
+                self._recover_stage(slot)
         return tally
+
+    def _recover_stage(self, slot: int) -> None:
+        """Bring a lost stage back, however many slots that takes; they are missed."""
+        try:
+            self._guard.recover(self._clock.now() + _RECOVERY_S)
+            self._stage_is_lost = False
+            self._stage_patience.recovered(slot)
+        except StageError as fault:
+            self._stage_patience.failed(slot, EventKind.STAGE_FAULT, fault)
 
     def _run_slot(
         self, slot: int, start: float, wake: float, wanted: float
@@ -218,6 +232,7 @@ class SlotLoop:
         except StageError as fault:
             guard.doubt()
             tally.stage_faults += 1
+            self._stage_is_lost = isinstance(fault, StageLostError)
             outcome.on_time, outcome.reason = False, "stage fault"
             self._stage_patience.failed(slot, EventKind.STAGE_FAULT, fault)
         outcome.arrival_known_s = self._clock.now()

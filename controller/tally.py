@@ -110,8 +110,8 @@ class Tally:
 
     @property
     def late(self) -> int:
-        """Slots in which something came too late, or that were not run at all."""
-        return self.late_arrivals + self.late_rewards + self.late_decisions + self.missed
+        """Slots that were late, or not run at all; a reward may come late, and is used then."""
+        return self.late_arrivals + self.late_decisions + self.missed
 
     @property
     def mean_reward(self) -> float:

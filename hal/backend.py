@@ -17,6 +17,9 @@ class Backend(Protocol):
     @property
     def probe(self) -> Probe: ...
 
-    def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
-        """Get the rewards at these positions (mm) as they are known before slot 1."""
+    def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float] | None:
+        """Get the rewards at these positions (mm) as they are known before slot 1.
+
+        None where nothing is known: then the rail has to be walked.
+        """
         ...

@@ -160,16 +160,10 @@ def reward_rows(config: Config, seed: int, slots: int) -> Floats:
     return np.repeat(rows, np.diff([*first, slots]), axis=0)
 
 
-def survey_positions(config: Config) -> Floats:
-    """Where the survey looks: evenly over the rail, both ends included, on the grid."""
-    index = np.rint(np.linspace(0, config.grid_size - 1, config.survey.samples))
-    return grid(config)[index.astype(np.intp)]
-
-
 def survey_rewards(config: Config, seed: int) -> Floats:
     """What the survey sees there: g_0, the snapshot before slot 1, with observation noise."""
     noise = Streams.from_seed(seed).survey_noise.standard_normal(config.survey.samples)
-    exact = Channel(config, seed).rewards(survey_positions(config))
+    exact = Channel(config, seed).rewards(np.array(config.survey_positions))
     return exact + config.noise_std * noise
 
 

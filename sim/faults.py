@@ -168,5 +168,5 @@ class FaultyBackend:
     def probe(self) -> Probe:
         return self._probe
 
-    def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
+    def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float] | None:
         return self._backend.prior_survey(positions_mm)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config
 from macontrol.config.errors import DataError, InputOutputError
-from macontrol.sim.channel import reward_rows, survey_positions, survey_rewards
+from macontrol.sim.channel import reward_rows, survey_rewards
 from macontrol.sim.drift import Streams
 
 Floats = NDArray[np.float64]
@@ -87,7 +87,7 @@ def simulate_map(config: Config, seed: int, slots: int) -> RewardMap:
     return RewardMap(
         reward_rows(config, seed, slots),
         noise,
-        survey_positions(config),
+        np.array(config.survey_positions),
         survey_rewards(config, seed),
     )
 

@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from macontrol import __version__
-from macontrol.commands import bench, check, export, replay, reproduce, run, simulate_map
+from macontrol.commands import (
+    bench,
+    check,
+    export,
+    replay,
+    reproduce,
+    run,
+    simulate_map,
+    virtual_bench,
+)
 from macontrol.config.errors import MacontrolError, UsageError
 
 
@@ -34,6 +43,7 @@ COMMANDS: dict[str, Command] = {
     "simulate-map": simulate_map,
     "reproduce": reproduce,
     "bench": bench,
+    "virtual-bench": virtual_bench,
 }
 
 EPILOG = f"""\

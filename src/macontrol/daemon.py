@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from contextlib import ExitStack, suppress
@@ -35,6 +36,8 @@ from macontrol.controller.runfile.header import RunHeader
 from macontrol.controller.runfile.recorder import RunFileRecorder
 from macontrol.controller.runfile.resume import Resume, find_resume
 from macontrol.controller.survey import Survey
+from macontrol.controller.survey_file import fresh_survey, save_survey
+from macontrol.controller.survey_walk import walk_rail
 from macontrol.controller.tally import Tally
 from macontrol.controller.theory import Verdict
 from macontrol.display.event_log import EventLog, make_logger
@@ -43,9 +46,9 @@ from macontrol.display.output import Output
 from macontrol.display.summary import print_summary, summarise
 from macontrol.hal import Backend, Clock, StageError
 from macontrol.recorders import Fanout, PositionKeeper
+from macontrol.serial_bench import SerialBench
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.regret import MAX_REGRET_SLOTS, regret_of_run
-from macontrol.sim.channel import survey_positions
 from macontrol.sim.faults import FaultPlan, FaultyBackend
 from macontrol.stop_signals import ForcedStop, StopSignals
 
@@ -69,6 +72,9 @@ class RunOptions:
     cold: bool
     regret: bool
     faults: tuple[int, float] | None
+    backend: str = "sim"
+    yes: bool = False
+    """Whether the stage may be homed without asking."""
 
 
 class Daemon:
@@ -87,6 +93,8 @@ class Daemon:
         self._hub = Fanout()
         self._run_file: RunFileRecorder | None = None
         self._positions = PositionKeeper() if options.regret else None
+        self._simulated: SimulatedBench | None = None
+        self._plan: FaultPlan | None = None
         self._loop: SlotLoop | None = None
         self._last_slot_began_s = 0.0
         self._signals = StopSignals()
@@ -116,11 +124,7 @@ class Daemon:
             if not options.fast:
                 closing.enter_context(InstanceLock(options.name))
             resume = self._find_resume()
-            simulated = self._make_bench(resume)
-            plan = FaultPlan(*options.faults) if options.faults else None
-            bench = FaultyBackend(simulated, plan, self._clock) if plan else simulated
-            closing.callback(bench.probe.close)
-            closing.callback(bench.stage.close)
+            bench = self._open_bench(closing, resume)
             survey = resume.survey if resume else self._survey(bench)
             loop, policy = self._make_loop(bench, survey, resume)
             self._start_recording(closing, survey, resume)
@@ -143,7 +147,7 @@ class Daemon:
                 self._notifier.stopping()
                 self._tell(EventKind.STOP, why)
         summary = summarise(loop.tally, self._theory(policy, loop.tally))
-        self._add_simulated_facts(summary, simulated, plan)
+        self._add_simulated_facts(summary)
         if self._run_file is not None:
             summary["run_file"] = str(self._run_file.path)
             summary["records_written"] = self._run_file.written
@@ -166,22 +170,66 @@ class Daemon:
         self._last_slot_began_s = now_s - found.age_s
         return found
 
-    def _make_bench(self, resume: Resume | None) -> SimulatedBench:
-        config, wavelength_mm = self._config, self._config.physical.wavelength_mm
-        return SimulatedBench(
+    def _open_bench(self, closing: ExitStack, resume: Resume | None) -> Backend:
+        """The bench, ready to run; it is closed when `closing` ends."""
+        config, options = self._config, self._options
+        if options.backend == "serial":
+            bench = SerialBench(
+                config, self._clock, confirm_homing=self._confirm_homing, tell=self._note
+            )
+            bench.open(closing)
+            return bench
+        wavelength_mm = config.physical.wavelength_mm
+        self._simulated = SimulatedBench(
             config,
             self._clock,
             seed=config.run.seed,
             slot=resume.last_slot if resume else 0,
             position_mm=resume.next_position * wavelength_mm if resume else None,
-            name=self._options.name,
+            name=options.name,
         )
+        closing.callback(self._simulated.probe.close)
+        closing.callback(self._simulated.stage.close)
+        if options.faults is None:
+            return self._simulated
+        self._plan = FaultPlan(*options.faults)
+        return FaultyBackend(self._simulated, self._plan, self._clock)
 
     def _survey(self, bench: Backend) -> Survey:
-        positions = survey_positions(self._config)
-        wavelength_mm = self._config.physical.wavelength_mm
+        """What is known before slot 1: by the bench, from a fresh file, or by walking the rail."""
+        config, wavelength_mm = self._config, self._config.physical.wavelength_mm
+        positions = np.array(config.survey_positions)
         rewards = bench.prior_survey([float(x) * wavelength_mm for x in positions])
-        return Survey(positions, np.asarray(rewards))
+        if rewards is not None:
+            return Survey(positions, np.asarray(rewards))
+        kept = default_run_folder() / f"survey-{Path(self._options.name).name}.npz"
+        if not self._options.cold and (survey := fresh_survey(kept, config)):
+            self._note(f"survey: {len(survey.reward)} samples from {kept}")
+            return survey
+        self._note(f"survey: walking the rail, {len(positions)} positions")
+        survey = walk_rail(
+            config, bench, self._clock, self._hub, is_stopped=lambda: bool(self._signals.first)
+        )
+        if not self._signals.first:
+            with suppress(InputOutputError):
+                save_survey(kept, config, survey)
+        return survey
+
+    def _confirm_homing(self) -> bool:
+        """Leave to home: given on the command line, or by a person at the terminal."""
+        if self._options.yes:
+            return True
+        if not (sys.stdin.isatty() and self._output.is_terminal):
+            return False
+        answer = input("The stage will move to its limit switch. Is the rail clear? [y/N] ")
+        return answer.strip().lower() in ("y", "yes")
+
+    def _note(self, text: str) -> None:
+        """Tell how the bench comes up, before the display is there."""
+        if self._output.is_terminal:
+            print(text, flush=True)
+        else:
+            make_logger(self._output).info("bench", detail=text)
 
     def _make_loop(
         self, bench: Backend, survey: Survey, resume: Resume | None
@@ -217,7 +265,7 @@ class Daemon:
             earlier = set_aside(options.run_file) or earlier
         header = RunHeader.of(
             config,
-            backend="sim",
+            backend=options.backend,
             stage=options.name,
             survey=survey,
             sigma_f2=survey.sigma_f2(config),
@@ -330,17 +378,16 @@ class Daemon:
             margin=policy.margin if isinstance(policy, MoveUCB) else 0.0,
         )
 
-    def _add_simulated_facts(
-        self, summary: dict[str, Any], bench: SimulatedBench, plan: FaultPlan | None
-    ) -> None:
+    def _add_simulated_facts(self, summary: dict[str, Any]) -> None:
         """What only a simulator knows: the fixed antenna, the oracle, the faults injected."""
-        if summary["slots"] == 0:
+        bench = self._simulated
+        if bench is None or summary["slots"] == 0:
             return
         fixed, earned = bench.fixed_antenna_reward, bench.earned_reward
         summary["fixed_antenna_reward"] = fixed
         summary["gain_over_fixed"] = earned / fixed - 1 if fixed > 0 else None
-        if plan is not None:
-            summary["faults_injected"] = dict(sorted(plan.injected.items()))
+        if self._plan is not None:
+            summary["faults_injected"] = dict(sorted(self._plan.injected.items()))
         kept = self._positions
         longest = _REGRET_AFTER_SIGNAL if self._signals.first else MAX_REGRET_SLOTS
         if kept is not None and kept.slots[-1] <= longest:

@@ -8,7 +8,7 @@ import pytest
 from macontrol.config import Config
 from macontrol.controller.clock import VirtualClock
 from macontrol.sim.bench import SimulatedBench
-from macontrol.sim.channel import Channel, survey_positions, survey_rewards
+from macontrol.sim.channel import Channel, survey_rewards
 from macontrol.sim.rewardmap import simulate_map
 
 
@@ -57,7 +57,7 @@ def test_stop_and_close_end_the_motion(paper: Config, clock: VirtualClock, end: 
 
 
 def test_the_survey_is_the_papers_snapshot(paper: Config, clock: VirtualClock) -> None:
-    positions = survey_positions(paper)
+    positions = np.array(paper.survey_positions)
     wavelength = paper.physical.wavelength_mm
     bench = SimulatedBench(paper, clock, seed=3)
     rewards = bench.prior_survey([float(x) * wavelength for x in positions])

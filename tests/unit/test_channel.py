@@ -14,7 +14,6 @@ from macontrol.sim.channel import (
     blockage_amplitude,
     grid,
     reward_rows,
-    survey_positions,
     survey_rewards,
 )
 from macontrol.sim.drift import Drift, Geometry, Streams
@@ -78,7 +77,7 @@ def test_expansion_holds_on_a_long_rail(paper: Config) -> None:
 
 
 def test_survey_sees_the_snapshot_before_the_first_slot(paper: Config) -> None:
-    positions, seen = survey_positions(paper), survey_rewards(paper, SEED)
+    positions, seen = np.array(paper.survey_positions), survey_rewards(paper, SEED)
     assert len(positions) == len(seen) == paper.survey.samples
     assert (positions[0], positions[-1]) == (0.0, paper.physical.region_length)
     assert np.isin(positions, grid(paper)).all()

@@ -23,7 +23,6 @@ from macontrol.controller.survey import Survey
 from macontrol.controller.tally import Tally
 from macontrol.hal import Measurement, ProbeError, StageError
 from macontrol.sim.bench import SimulatedBench
-from macontrol.sim.channel import survey_positions
 from macontrol.sim.faults import FaultPlan, FaultyBackend, FaultyProbe, FaultyStage
 
 # A soak of a million slots takes a few minutes: MACONTROL_SOAK_SLOTS=1000000.
@@ -77,7 +76,7 @@ def soak(config: Config, *, slots: int, seed: int, rate: float) -> Soak:
     faulty = FaultyBackend(bench, plan, clock)
     region_mm, stroke_mm = physical.region_length * wavelength_mm, physical.rho_max * wavelength_mm
     watched = WatchedStage(faulty.stage, region_mm=region_mm, stroke_mm=stroke_mm)
-    positions = survey_positions(config)
+    positions = np.array(config.survey_positions)
     rewards = bench.prior_survey([float(x) * wavelength_mm for x in positions])
     policy = make_policy(config, Survey(positions, np.asarray(rewards)))
     guard = Guard(watched, region_mm=region_mm, stroke_mm=stroke_mm)

@@ -28,7 +28,6 @@ from macontrol.controller.survey import Survey
 from macontrol.hal import Arrival, Measurement, ProbeError, StageError
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.episode import play
-from macontrol.sim.channel import survey_positions
 from macontrol.sim.rewardmap import simulate_map
 
 
@@ -54,7 +53,7 @@ def simulated(config: Config, slots: int, *, clock: VirtualClock | None = None) 
     """The same loop on the simulated bench, as `--fast` runs it."""
     clock, kept, wavelength_mm = clock or VirtualClock(), Kept(), config.physical.wavelength_mm
     world = SimulatedBench(config, clock, seed=config.run.seed)
-    positions = survey_positions(config)
+    positions = np.array(config.survey_positions)
     rewards = world.prior_survey([float(x) * wavelength_mm for x in positions])
     policy = make_policy(config, Survey(positions, np.asarray(rewards)))
     guard = Guard(

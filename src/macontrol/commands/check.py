@@ -22,7 +22,7 @@ from macontrol.controller.grid import Grid
 from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Policy
 from macontrol.controller.survey import Survey
-from macontrol.sim.channel import survey_positions, survey_rewards
+from macontrol.sim.channel import survey_rewards
 
 SUMMARY = "check a configuration, and tell what follows from it"
 _TIMED_SLOTS = 1000
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     config = config_from(arguments)
-    survey = Survey(survey_positions(config), survey_rewards(config, config.run.seed))
+    survey = Survey(np.array(config.survey_positions), survey_rewards(config, config.run.seed))
     policy = make_policy(config, survey)
     decision = _decision_times(config, policy)
     budget = config.timing.decision_share * config.physical.slot_duration_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from macontrol.commands.shared_arguments import (
@@ -13,6 +14,7 @@ from macontrol.commands.shared_arguments import (
     seed_number,
 )
 from macontrol.config.errors import UsageError
+from macontrol.config.probe_settings import parse_probe_option
 from macontrol.daemon import Daemon, RunOptions
 from macontrol.sim.faults import DEFAULT_FAULT_RATE
 
@@ -21,7 +23,18 @@ SUMMARY = "run the controller (also with no command at all)"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--backend", choices=("sim",), required=True, help="what stands behind the controller"
+        "--backend",
+        choices=("sim", "serial"),
+        required=True,
+        help="what stands behind the controller: a simulated bench, or a stage and a radio",
+    )
+    bench = parser.add_argument_group("serial bench")
+    bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
+    bench.add_argument(
+        "--probe", metavar="RADIO", help="rtl_tcp://HOST:PORT (default: the config's)"
+    )
+    bench.add_argument(
+        "--yes", action="store_true", help="home the stage without asking: the rail is clear"
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--slots", type=positive_int, metavar="N", help="run so many slots")
@@ -42,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cold", action="store_true", help="survey anew even if an earlier run is fresh"
     )
     parser.add_argument(
-        "--name", default="sim", metavar="NAME", help="of the bench: one controller each"
+        "--name", metavar="NAME", help="of a simulated bench: one controller each (sim)"
     )
     parser.add_argument(
         "--regret",
@@ -59,12 +72,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = config_from(arguments, *seed)
+    serial = arguments.backend == "serial"
+    _refuse_what_does_not_fit(arguments, serial=serial)
+    chosen = {} if arguments.seed is None else {"run.seed": str(arguments.seed)}
+    if arguments.port is not None:
+        chosen["stage.port"] = f'"{arguments.port}"'
+    if arguments.probe is not None:
+        radio = parse_probe_option(arguments.probe)
+        chosen |= {f"probe.{key}": f'"{value}"' for key, value in radio.items()}
+    config = config_from(arguments, *(f"{key}={value}" for key, value in chosen.items()))
+    name = os.path.realpath(config.stage.port) if serial else arguments.name or "sim"
     if arguments.regret and arguments.slots is None and arguments.duration is None:
         raise UsageError("--regret needs an end to the run: give --slots or --duration")
     options = RunOptions(
-        name=arguments.name,
+        backend=arguments.backend,
+        name=name,
+        yes=arguments.yes,
         slots=arguments.slots,
         duration_s=arguments.duration,
         fast=arguments.fast,
@@ -74,6 +97,16 @@ def main(arguments: argparse.Namespace) -> int:
         faults=arguments.faults,
     )
     return Daemon(config, options).run()
+
+
+def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) -> None:
+    """Options that say nothing of the chosen backend are mistakes."""
+    for_serial = ("port", "probe", "yes")
+    for_sim = ("fast", "regret", "faults", "name")
+    for option in for_sim if serial else for_serial:
+        if getattr(arguments, option):
+            other = "sim" if serial else "serial"
+            raise UsageError(f"--{option} goes with --backend {other}")
 
 
 def _fault_plan(text: str) -> tuple[int, float]:

@@ -1,0 +1,54 @@
+"""A walked survey kept in a file, to be used again while it is fresh."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from macontrol.config import Config
+from macontrol.config.errors import InputOutputError
+from macontrol.controller.survey import Survey
+
+
+def save_survey(path: Path, config: Config, survey: Survey) -> None:
+    """Write a survey, whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            np.savez(
+                file,
+                position=survey.position,
+                reward=survey.reward,
+                time=np.array(time.time()),
+                bench=np.array(_bench(config)),
+            )
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise InputOutputError(
+            f"{path}: the survey was not written: {error.strerror or error}"
+        ) from error
+
+
+def fresh_survey(path: Path, config: Config) -> Survey | None:
+    """The survey kept in a file, if it is of this bench and not too old; otherwise None."""
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            age = time.time() - float(kept["time"])
+            if not 0 <= age < config.survey.fresh_s or str(kept["bench"]) != _bench(config):
+                return None
+            return Survey(kept["position"].astype(float), kept["reward"].astype(float))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _bench(config: Config) -> str:
+    """What a survey depends on: another rail, slot, radio or sampling makes another survey."""
+    tables = (config.physical, config.survey, config.stage, config.probe)
+    return json.dumps([table.model_dump() for table in tables], sort_keys=True)

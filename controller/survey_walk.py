@@ -1,0 +1,100 @@
+"""The warm-up survey on a real rail: go to each position, stand still, measure, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from macontrol.config import Config
+from macontrol.controller.approach import Approach
+from macontrol.controller.guard import Guard
+from macontrol.controller.patience import Patience
+from macontrol.controller.record import Recorder
+from macontrol.controller.survey import Survey
+from macontrol.controller.tally import Tally
+from macontrol.hal import Backend, Clock, Measurement, Probe, ProbeError
+
+_ATTEMPTS = 3
+# How long beyond its interval a measurement may take to come in.
+_LATE_S = 3.0
+# Of the positions asked for, so many must give a reward for the survey to mean anything.
+_LEAST_SHARE = 0.5
+
+
+def walk_rail(
+    config: Config,
+    bench: Backend,
+    clock: Clock,
+    recorder: Recorder,
+    *,
+    is_stopped: Callable[[], bool],
+) -> Survey:
+    """Walk a bench's rail, stroke by stroke through the guard, and measure on the way."""
+    physical = config.physical
+    wavelength_mm, patience_s = physical.wavelength_mm, config.timing.fault_patience_s
+    guard = Guard(bench.stage, region_mm=config.rail_mm, stroke_mm=physical.rho_max * wavelength_mm)
+    patience = Patience("stage", patience_s, clock, recorder)
+    approach = Approach(guard, clock, patience, Tally(0.0), stroke_s=physical.slot_duration_s)
+
+    def go_to(position: float) -> float:
+        approach.run(position * wavelength_mm, is_stopped)
+        return min(max(guard.reported_mm / wavelength_mm, 0.0), physical.region_length)
+
+    walk = SurveyWalk(config, bench.probe, clock, go_to)
+    return walk.run(config.survey_positions, is_stopped=is_stopped)
+
+
+class SurveyWalk:
+    """Walks the rail from left to right. `go_to` takes the antenna to a position (wavelengths)."""
+
+    def __init__(
+        self, config: Config, probe: Probe, clock: Clock, go_to: Callable[[float], float]
+    ) -> None:
+        self._probe = probe
+        self._clock = clock
+        self._go_to = go_to
+        physical = config.physical
+        self._interval_s = physical.slot_duration_s - physical.actuation_time_s
+
+    def run(
+        self,
+        positions: Sequence[float],
+        *,
+        on_progress: Callable[[int], None] = lambda _: None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Survey:
+        """Measure at these positions; those that give no valid reward are left out."""
+        seen: list[tuple[float, float]] = []
+        number = -_ATTEMPTS * len(positions)
+        for done, wanted in enumerate(positions, start=1):
+            if is_stopped():
+                break
+            position = self._go_to(wanted)
+            for _ in range(_ATTEMPTS):
+                number += 1
+                measurement = self._measure(number)
+                if measurement is not None and measurement.valid:
+                    seen.append((position, measurement.reward))
+                    break
+            on_progress(done)
+        if not is_stopped() and len(seen) < max(2, _LEAST_SHARE * len(positions)):
+            raise ProbeError(
+                f"the survey got a reward at only {len(seen)} of {len(positions)} positions; "
+                "see what the probe says with `macontrol check`"
+            )
+        survey = np.array(seen or np.empty((0, 2)))
+        return Survey(survey[:, 0], survey[:, 1])
+
+    def _measure(self, slot: int) -> Measurement | None:
+        """One measurement, numbered as a slot before slot 1; None if it does not come."""
+        start = self._clock.now()
+        end = start + self._interval_s
+        self._probe.request(slot, start, end)
+        give_up = end + _LATE_S
+        while self._clock.now() < give_up:
+            for measurement in self._probe.collect(min(self._clock.now() + 0.1, give_up)):
+                if measurement.slot == slot:
+                    return measurement
+            self._clock.sleep_until(min(self._clock.now() + 0.01, give_up))
+        return None

@@ -1,0 +1,126 @@
+"""A bench without hardware: a GRBL stage on a pseudo-terminal and an rtl_tcp radio on loopback.
+
+One simulated world stands behind both: what the radio hears is the channel where the emulated
+carriage truly is. `macontrol --backend serial` drives it as it drives a real bench. The channel
+stands still for the survey and drifts from --still seconds on.
+
+Faults come on demand, as lines on standard input: unplug, plug, reset, alarm, hang, garbage,
+lose MM, slow S, stick, release, stall S, drop, clip S, mute, unmute, drift, quit; or on schedule,
+as lines "SECONDS COMMAND" in a file given with --faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import sys
+from pathlib import Path
+
+from macontrol.commands.shared_arguments import (
+    add_config_arguments,
+    config_from,
+    positive_number,
+    seed_number,
+)
+from macontrol.config.errors import InputOutputError, UsageError
+from macontrol.config.probe_settings import split_address
+from macontrol.controller.clock import WallClock
+from macontrol.sim.virtual_bench import FAULTS, VirtualBench
+from macontrol.stop_signals import StopSignals
+
+SUMMARY = "a GRBL stage and an rtl_tcp radio that are not there, one world behind both"
+_LOOK_EVERY_S = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
+    parser.add_argument(
+        "--rtl-tcp", default="127.0.0.1:1234", metavar="HOST:PORT", help="where the radio listens"
+    )
+    parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
+    parser.add_argument("--scenario", choices=("blocked", "dense"), help="default: blocked")
+    parser.add_argument(
+        "--still", type=positive_number, default=60.0, metavar="S", help="drift from then on (60)"
+    )
+    parser.add_argument("--faults", type=Path, metavar="FILE", help="a schedule of faults")
+    parser.add_argument("--duration", type=positive_number, metavar="S", help="end by itself")
+    add_config_arguments(parser)
+    parser.set_defaults(preset="lab-2g4-grbl")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
+    config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
+    try:
+        host, port = split_address(arguments.rtl_tcp)
+    except ValueError as error:
+        raise UsageError(f"--rtl-tcp {error}") from None
+    schedule = _read_schedule(arguments.faults) if arguments.faults else []
+    schedule.append((arguments.still, "drift"))
+    if arguments.duration is not None:
+        schedule.append((arguments.duration, "quit"))
+    clock = WallClock()
+    try:
+        bench = VirtualBench(
+            config, clock, seed=config.run.seed, link=arguments.link, host=host, port=port
+        )
+    except OSError as error:
+        raise InputOutputError(f"the virtual bench cannot be set up: {error}") from error
+    with StopSignals() as signals, bench:
+        print(
+            f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
+            f"  macontrol --backend serial --preset lab-2g4-grbl --yes --port {bench.stage.port} "
+            f"--probe rtl_tcp://{bench.radio.address}",
+            flush=True,
+        )
+        _attend(bench, clock, sorted(schedule), signals)
+    return 0
+
+
+def _attend(
+    bench: VirtualBench, clock: WallClock, schedule: list[tuple[float, str]], signals: StopSignals
+) -> None:
+    """Do what is scheduled and what is asked for, until told to stop."""
+    begun, listening = clock.now(), True
+    while not signals.first:
+        commands = []
+        while schedule and clock.now() - begun >= schedule[0][0]:
+            commands.append(schedule.pop(0)[1])
+        if listening and select.select([sys.stdin], [], [], _LOOK_EVERY_S)[0]:
+            line = sys.stdin.readline()
+            listening = bool(line)
+            commands += [line.strip()] if line.strip() else []
+        elif not listening:
+            clock.sleep_until(clock.now() + _LOOK_EVERY_S)
+        for command in commands:
+            if command == "quit":
+                return
+            try:
+                bench.do(command)
+                print(f"{clock.now() - begun:8.1f} s  {command}", flush=True)
+            except ValueError as error:
+                print(f"{command}: {error}", flush=True)
+
+
+def _read_schedule(path: Path) -> list[tuple[float, str]]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputOutputError(f"{path}: cannot be read: {error}") from error
+    schedule = []
+    for number, line in enumerate(lines, start=1):
+        text = line.split("#")[0].strip()
+        if not text:
+            continue
+        moment, _, command = text.partition(" ")
+        try:
+            seconds = float(moment)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < float("inf") or command.split(" ")[0] not in (*FAULTS, "drift"):
+            raise UsageError(
+                f"{path}:{number}: {line!r} is not a time and a fault, as in '30 unplug'; "
+                f"faults are: {', '.join(FAULTS)}"
+            )
+        schedule.append((seconds, command.strip()))
+    return schedule

@@ -1,0 +1,95 @@
+"""The real bench: a serial stage and a software radio, brought up in a safe order.
+
+First the board is met and asked what it can do; a slot plan that it cannot keep is refused before
+anything moves. Then the stage is homed, with somebody's consent. Then the radio is opened, and its
+noise floor measured while the transmitter is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from macontrol.config import Config
+from macontrol.config.errors import ConfigError
+from macontrol.hal import Clock, Probe, Stage
+from macontrol.hal.grbl import GrblStage
+from macontrol.hal.rtl_tcp import RtlTcpStream
+from macontrol.hal.sdr_probe import SdrProbe
+from macontrol.hal.slot_plan import plan_slot
+
+_CONNECT_S = 30.0
+# The driver itself knows how long homing may take; this is only an end to all patience.
+_HOME_S = 3600.0
+
+
+class SerialBench:
+    """A stage behind a serial port and a probe behind a radio; `open` it before use."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        *,
+        confirm_homing: Callable[[], bool],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._tell = tell
+        self._stage = GrblStage(config.stage, clock, confirm_homing=confirm_homing)
+        stream = RtlTcpStream(config.probe, clock)
+        share = config.physical.transmission_share
+        self._probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    @property
+    def probe(self) -> Probe:
+        return self._probe
+
+    def open(self, closing: ExitStack) -> None:
+        """Bring both up; what was opened is closed when `closing` ends."""
+        now = self._clock.now
+        closing.callback(self._stage.close)
+        self._stage.connect(now() + _CONNECT_S)
+        description = self._stage.description
+        self._tell(
+            f"{self._stage.identity.dialect} {self._stage.identity.version} on "
+            f"{description.name}: {description.travel_mm:.1f} mm, "
+            f"{description.speed_mm_per_s:g} mm/s, answers in {description.latency_s * 1e3:.1f} ms"
+        )
+        self._check_plan()
+        self._tell("homing the stage")
+        self._stage.home(now() + _HOME_S)
+        closing.callback(self._probe.close)
+        self._probe.open()
+        if self._config.probe.noise_floor == "measure":
+            floor = self._probe.measure_noise_floor()
+            self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
+
+    def _check_plan(self) -> None:
+        """Refuse a rail that is too short, and slots that stage or radio cannot keep."""
+        config, physical, description = self._config, self._config.physical, self._stage.description
+        if config.rail_mm > description.travel_mm + 1e-6:
+            longest = description.travel_mm / physical.wavelength_mm
+            raise ConfigError(
+                f"physical.region_length: {physical.region_length:g} wavelengths are "
+                f"{config.rail_mm:.1f} mm, and the stage has {description.travel_mm:.1f} mm; set "
+                f"it to at most {longest:.4g}"
+            )
+        plan_slot(
+            description,
+            actuation_time_s=physical.actuation_time_s,
+            slot_duration_s=physical.slot_duration_s,
+            stroke_mm=physical.rho_max * physical.wavelength_mm,
+        )
+        interval = physical.slot_duration_s - physical.actuation_time_s
+        if shortcoming := config.probe.shortcoming(interval):
+            raise ConfigError(f"probe: {shortcoming}")
+
+    def prior_survey(self, positions_mm: Sequence[float]) -> None:
+        """Nothing is known of a real rail before it was walked."""
+        return

@@ -1,0 +1,114 @@
+"""The survey that walks the rail, and the file that keeps it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from math import nan
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from macontrol.config import Config, load_config
+from macontrol.controller.clock import VirtualClock
+from macontrol.controller.record import Recorder
+from macontrol.controller.survey import Survey
+from macontrol.controller.survey_file import fresh_survey, save_survey
+from macontrol.controller.survey_walk import SurveyWalk, walk_rail
+from macontrol.hal import Measurement, ProbeError
+from macontrol.sim.bench import SimulatedBench
+from macontrol.sim.channel import Channel
+
+
+class ScriptedProbe:
+    """Answers each request by what a script says of its attempt: a reward, or invalid, or None."""
+
+    def __init__(self, answers: Sequence[float | None]) -> None:
+        self._answers = list(answers)
+        self._ready: list[Measurement] = []
+
+    def request(self, slot: int, start_s: float, end_s: float) -> None:
+        answer = self._answers.pop(0)
+        if answer is not None:
+            self._ready.append(Measurement(slot, answer, answer == answer, reason="clipping"))
+
+    def collect(self, deadline_s: float) -> Sequence[Measurement]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def lab() -> Config:
+    return load_config(preset="lab-2g4-grbl", assignments=["survey.samples=13"])
+
+
+def test_the_rail_is_walked_through_the_guard_and_seen_where_the_stage_is(lab: Config) -> None:
+    clock = VirtualClock()
+    bench = SimulatedBench(lab, clock, seed=5)
+    survey = walk_rail(lab, bench, clock, Recorder(), is_stopped=lambda: False)
+    assert survey.position == pytest.approx(lab.survey_positions, abs=1e-3)
+    # The simulated channel drifts a slot a measurement, which is little beside the noise.
+    exact = Channel(lab, 5).rewards(survey.position)
+    assert np.abs(survey.reward - exact).max() < 5 * lab.noise_std
+
+
+def test_an_invalid_or_missing_measurement_is_tried_again(lab: Config) -> None:
+    probe = ScriptedProbe([1.0, nan, None, 2.0, 3.0])
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position)
+    survey = walk.run([0.0, 1.0, 2.0])
+    assert list(survey.position) == [0.0, 1.0, 2.0]
+    assert list(survey.reward) == [1.0, 2.0, 3.0]
+
+
+def test_a_position_without_a_reward_is_left_out(lab: Config) -> None:
+    probe = ScriptedProbe([1.0, nan, nan, nan, 3.0])
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position)
+    survey = walk.run([0.0, 1.0, 2.0])
+    assert list(survey.position) == [0.0, 2.0]
+
+
+def test_a_survey_with_too_few_rewards_is_refused(lab: Config) -> None:
+    probe = ScriptedProbe([1.0] + [nan] * 9)
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position)
+    with pytest.raises(ProbeError, match="1 of 4 positions"):
+        walk.run([0.0, 1.0, 2.0, 2.4])
+
+
+def test_it_ends_when_told_to(lab: Config) -> None:
+    walk = SurveyWalk(lab, ScriptedProbe([1.0]), VirtualClock(), lambda position: position)
+    seen: list[int] = []
+    survey = walk.run([0.0, 1.0], on_progress=seen.append, is_stopped=lambda: bool(seen))
+    assert list(survey.position) == [0.0]
+
+
+class TestSurveyFile:
+    survey = Survey(np.array([0.0, 1.2, 2.4]), np.array([1.0, 3.0, 2.0]))
+
+    def test_a_fresh_one_of_the_same_bench_is_used_again(self, lab: Config, tmp_path: Path) -> None:
+        path = tmp_path / "deep" / "survey.npz"
+        save_survey(path, lab, self.survey)
+        found = fresh_survey(path, lab)
+        assert found is not None
+        assert list(found.position) == [0.0, 1.2, 2.4]
+        assert list(found.reward) == [1.0, 3.0, 2.0]
+        assert os.listdir(path.parent) == ["survey.npz"]
+
+    @pytest.mark.parametrize("change", [{"survey__fresh_s": 0.0}, {"probe__gain_db": 3.0}])
+    def test_a_stale_one_or_one_of_another_bench_is_not(
+        self, lab: Config, tmp_path: Path, change: dict[str, float]
+    ) -> None:
+        save_survey(tmp_path / "survey.npz", lab, self.survey)
+        assert fresh_survey(tmp_path / "survey.npz", lab.replace(**change)) is None
+
+    @pytest.mark.parametrize("content", [b"", b"nonsense", None])
+    def test_a_broken_or_missing_one_is_none(
+        self, lab: Config, tmp_path: Path, content: bytes | None
+    ) -> None:
+        path = tmp_path / "survey.npz"
+        if content is not None:
+            path.write_bytes(content)
+        assert fresh_survey(path, lab) is None
