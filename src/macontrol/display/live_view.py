@@ -132,6 +132,8 @@ def draw(state: dict[str, Any], history: deque[float], width: int) -> Panel:
         *(Text(head, "dim") for head in ("phase", "p50", "p99", "largest", "p99 of slot"))
     )
     for name, (p50, p99, largest) in state["phases"].items():
+        if not isfinite(p99):  # looked at in the middle of the first slot
+            continue
         share = p99 / state["slot_s"]
         bar = "█" * round(min(share, 1.0) * 20)
         phases.add_row(name, _time(p50), _time(p99), _time(largest), f"{bar:<20} {share:.0%}")
