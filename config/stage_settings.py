@@ -14,6 +14,7 @@ from macontrol.config.section import Section
 
 Auto: TypeAlias = Literal["auto"]
 Off: TypeAlias = Literal["off"]
+Unknown: TypeAlias = Literal["unknown"]
 Length: TypeAlias = Annotated[float, Field(gt=0, le=1e5)]
 Offset: TypeAlias = Annotated[float, Field(ge=0, le=1e5)]
 Speed: TypeAlias = Annotated[float, Field(gt=0, le=1e5)]
@@ -29,6 +30,8 @@ class StageSettings(Section):
     dtr: ControlLine
     rts: ControlLine
     axis: Literal["X", "Y", "Z", "A", "B", "C"]
+    device_address: Annotated[int, Field(ge=1, le=99)]
+    microstep_mm: Annotated[float, Field(gt=0, le=10)] | Unknown
     offset_mm: Offset
     travel_mm: Length | Auto
     inverted: bool
