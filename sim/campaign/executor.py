@@ -47,9 +47,14 @@ def process_pool(workers: int) -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _ignore_interrupt() -> None:
+    """Leave Ctrl-C, which reaches every process of a terminal, to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _prepare_worker() -> None:
     """Leave Ctrl-C to the parent, and do not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ignore_interrupt()
     parent = multiprocessing.parent_process()
     if parent is not None:
 
@@ -82,6 +87,7 @@ def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
                 )
             )
             client = stack.enter_context(distributed.Client(cluster))
+            client.run(_ignore_interrupt)
         else:
             try:
                 client = stack.enter_context(

@@ -176,4 +176,4 @@ def _show(
         f"{facts['runs_that_violate_the_theory']} violate it.",
         highlight=False,
     )
-    console.print(f"Written to {out}: CSV and JSON numbers, plots, table.md, summary.json.")
+    console.print(f"Written to {out}: the figures, table.md and summary.json.")
