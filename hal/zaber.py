@@ -1,0 +1,718 @@
+"""A stage driven by a Zaber device, in its ASCII protocol (firmware 6 and 7).
+
+A device answers at once and moves meanwhile; it is asked for its position until it says that it
+is idle. Every answer carries flags. Where the carriage is, is believed only between a homing of
+ours and the first flag that voids it, or a loss of connection: an unknown position is never moved
+from. A device that was switched off and on shows that only by a flag, so its flags are looked at
+before every move.
+
+Nothing is stored in the device but the wish that its answers carry checksums.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import ceil, floor, inf, isfinite, nan
+from typing import NoReturn, TypeVar
+
+from macontrol.config.errors import ConfigError
+from macontrol.config.stage_settings import StageSettings
+from macontrol.hal.clock import Clock
+from macontrol.hal.serial_line import (
+    Line,
+    LineLostError,
+    SerialLine,
+    TrafficLog,
+    open_with_back_off,
+)
+from macontrol.hal.slot_plan import motion_time_s
+from macontrol.hal.stage import Arrival, StageDescription, StageError, StageLostError
+from macontrol.hal.zaber_device import (
+    AXES,
+    DeviceAxis,
+    DeviceIdentity,
+    read_axis,
+    read_microstep,
+)
+from macontrol.hal.zaber_protocol import (
+    HIDING_FLAGS,
+    INTERRUPTED,
+    NO_FLAG,
+    STALLED,
+    Alert,
+    Message,
+    Noise,
+    Reply,
+    encode,
+    explain,
+    is_fault,
+    number,
+    parse,
+    voids_position,
+    whole_number,
+)
+
+ROUNDING_MM = 1e-6
+"""Commands may exceed the rail by this much of rounding; they are then taken back to its end."""
+
+_ANSWER_S = 0.5
+_ATTEMPTS = 4
+_STOP_S = 5.0
+_LATENCY_SAMPLES = 8
+# A device that has not answered for so long is taken for lost.
+_SILENCE_S = 1.0
+# How long a motion is left alone before it is looked at again, at the shortest and longest.
+_SHORTEST_LOOK_S = 0.002
+_LONGEST_LOOK_S = 0.05
+# What a command with a motion takes until its first step beyond what a question takes.
+_PLANNING_S = 0.002
+# A device with an encoder may stand this far (microsteps) from where it was sent.
+_NEAR = 8
+# A second stall within this time is not chance any more.
+_PARDON_S = 600.0
+
+_Fact = TypeVar("_Fact")
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What the device said of its axis at one moment."""
+
+    position: int
+    busy: bool
+    flags: tuple[str, ...]
+
+
+class ZaberStage:
+    """A linear stage on one axis of a Zaber device. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        settings: StageSettings,
+        clock: Clock,
+        *,
+        open_line: Callable[[], Line] | None = None,
+        log: TrafficLog | None = None,
+        confirm_homing: Callable[[], bool] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._open_line = open_line or (lambda: self._open_port(log))
+        self._confirm_homing = confirm_homing
+        self._number = AXES.index(settings.axis) + 1
+        self._line: Line | None = None
+        self._identity: DeviceIdentity | None = None
+        self._axis: DeviceAxis | None = None
+        self._description: StageDescription | None = None
+        self._latencies_s: tuple[float, ...] = ()
+        self._offset = 0
+        """From where homing ends to the usable rail, in microsteps."""
+        self._length = 0
+        """Of the usable rail, in microsteps."""
+        # What is known of the position. A lost stage must be recovered; one that is not homed
+        # has no origin.
+        self._lost: str | None = "it is not connected"
+        self._given_up: str | None = None
+        self._origin: int | None = None
+        self._homed_at_s = -inf
+        self._reported_mm = nan
+        self._still_at_s = -inf
+        # What is being said.
+        self._in_handshake = False
+        self._checked = False
+        """Whether the device's answers carry checksums, so that one without is none of its."""
+        self._message_id = 0
+        self._fault: str | None = None
+        self._stalled_at_s = -inf
+        self._silent_since_s: float | None = None
+
+    # -- What is known of it ------------------------------------------------------------------
+
+    @property
+    def description(self) -> StageDescription:
+        """Get what the stage is and can do; known once it is connected."""
+        return self._known(self._description)
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """Get what the device says of itself; known once it is connected."""
+        return self._known(self._identity)
+
+    @property
+    def axis(self) -> DeviceAxis:
+        """Get what the device says of its axis; known once it is connected."""
+        return self._known(self._axis)
+
+    @property
+    def latencies_s(self) -> tuple[float, ...]:
+        """Get how long the device took to answer questions when it was connected."""
+        return self._latencies_s
+
+    @property
+    def is_homed(self) -> bool:
+        """Get whether the position is known."""
+        return self._lost is None and self._origin is not None
+
+    @property
+    def rehoming_is_due(self) -> bool:
+        """Get whether it is time to home again, as lost steps do not show in any answer."""
+        every = self._settings.rehome_every_s
+        return every != "off" and self._clock.now() - self._homed_at_s >= every
+
+    # -- Connecting ---------------------------------------------------------------------------
+
+    def connect(self, deadline_s: float) -> None:
+        """Open the port, find the device, stop what it is doing, read its settings.
+
+        Nothing moves before `home`, even if the device says that it is homed: nobody has watched
+        it meanwhile.
+        """
+        read_microstep(self._settings)
+        self._close_line()
+        self._line = self._open_line()
+        self._meet(deadline_s)
+
+    def _meet(self, deadline_s: float) -> None:
+        """Get to know a device behind a port that was just opened."""
+        with self._handshake("it is being connected"):
+            try:
+                self._settle(deadline_s)
+                self._identify(deadline_s)
+                self._latencies_s = self._measure_latencies(deadline_s)
+                self._description = self._describe()
+            except BaseException:
+                self._close_line()
+                raise
+        self._lost = None
+
+    @contextmanager
+    def _handshake(self, why: str) -> Iterator[None]:
+        """A stretch in which the position is unknown, and flags that say so are expected."""
+        self._forget_position(why)
+        self._in_handshake, self._checked = True, False
+        try:
+            yield
+        finally:
+            self._in_handshake = False
+
+    def _settle(self, deadline_s: float) -> None:
+        """Find the device, have its answers carry checksums, and bring it to a stand."""
+        for _ in range(_ATTEMPTS):  # the first may end a broken line, and the next be refused
+            reply = self._ask("", self._soon(deadline_s))
+            if reply is not None:
+                break
+        else:
+            raise StageError(
+                f"{self._settings.port}: no Zaber device answers as device "
+                f"{self._settings.device_address} at {self._settings.baud_rate} baud; is it the "
+                "right port, are stage.device_address and stage.baud_rate right, does it speak "
+                "ASCII (firmware 6 or 7), is it powered?"
+            )
+        if not reply.accepted:
+            raise ConfigError(
+                f"stage.axis = {self._settings.axis!r}: the device refuses to talk of axis "
+                f"{self._number}: {reply.refusal}"
+            )
+        if not reply.checked:
+            # An older firmware may not know the setting; it then goes without.
+            self._ask("set comm.checksum 1", self._soon(deadline_s), axis=0)
+            again = self._ask("", self._soon(deadline_s))
+            self._checked = again is not None and again.checked
+        self._checked = self._checked or reply.checked
+        self._bring_to_a_stand(min(deadline_s, self._clock.now() + _STOP_S))
+
+    def _bring_to_a_stand(self, deadline_s: float) -> _Status:
+        """Stop it, again if need be, and wait until it stands; StageError if it does not."""
+        self._post("stop")
+        while self._clock.now() < deadline_s:
+            status = self._status(self._soon(deadline_s))
+            if status is None:
+                self._post("stop")  # the first may not have been understood
+            elif not status.busy:
+                return status
+            else:
+                self._listen(min(deadline_s, self._clock.now() + 10 * _SHORTEST_LOOK_S))
+        raise StageError(f"{self._settings.port}: the device could not be stopped")
+
+    def _identify(self, deadline_s: float) -> None:
+        firmware = self._get("version", deadline_s, axis=0)
+        approach = self._ask("get limit.approach.maxspeed", self._soon(deadline_s))
+        seek = whole_number(approach.data) if approach and approach.accepted else None
+        maxspeed = self._get_whole("maxspeed", deadline_s)
+        identity = DeviceIdentity(
+            firmware=firmware,
+            device_id=self._get_whole("deviceid", deadline_s, axis=0),
+            serial=self._get_whole("system.serial", deadline_s, axis=0),
+            resolution=self._get_whole("resolution", deadline_s),
+            low=self._get_whole("limit.min", deadline_s),
+            high=self._get_whole("limit.max", deadline_s),
+            maxspeed=maxspeed,
+            accel=self._get_whole("accel", deadline_s),
+            approach=seek or maxspeed,
+        )
+        if self._identity is not None and self._identity != identity:
+            self._give_up(
+                "the device came back with another serial number or other settings; "
+                "is it another one? Start again"
+            )
+        self._axis = read_axis(identity, self._settings)
+        self._identity = identity
+
+    def _measure_latencies(self, deadline_s: float) -> tuple[float, ...]:
+        """Time questions for the position, which are as long as moves."""
+        samples = []
+        for _ in range(_LATENCY_SAMPLES):
+            asked = self._clock.now()
+            self._get_whole("pos", deadline_s)
+            samples.append(self._clock.now() - asked)
+        return tuple(samples)
+
+    def _describe(self) -> StageDescription:
+        axis, settings = self.axis, self._settings
+        step = axis.microstep_mm
+        self._offset = ceil(settings.offset_mm / step - 1e-9)
+        travel = axis.usable_mm - self._offset * step
+        if settings.travel_mm != "auto":
+            travel = min(travel, settings.travel_mm)
+        self._length = floor(travel / step + 1e-9)
+        speed = settings.speed_mm_per_s
+        return StageDescription(
+            name=os.path.realpath(settings.port),
+            travel_mm=self._length * step,
+            step_mm=step,
+            speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
+            acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
+            # Its flags are asked for, the move is sent, and the last look may just have been
+            # too early.
+            latency_s=3 * max(self._latencies_s) + _PLANNING_S + _SHORTEST_LOOK_S,
+            settling_s=settings.settling_s,
+        )
+
+    # -- Homing -------------------------------------------------------------------------------
+
+    def home(self, deadline_s: float) -> None:
+        """Find the home sensor, if homing is allowed; afterwards the position is known.
+
+        The carriage then stands at the end of the usable rail that is nearer to the sensor.
+        """
+        self._refuse_if_lost()
+        self._ask_leave_to_home()
+        self._forget_position(None)
+        self._in_handshake = True  # it says all the while that it is not homed
+        try:
+            home = self._run_homing(min(deadline_s, self._clock.now() + self.axis.homing_time_s))
+        except BaseException:
+            # A motor that seeks its sensor is not left to itself, whatever has happened.
+            self._lost = self._lost or "homing failed"
+            with suppress(StageError):
+                self._post("stop")
+            raise
+        finally:
+            self._in_handshake = False
+        self._origin = home
+        self._homed_at_s = self._clock.now()
+        self._reported_mm = self._to_rail(home)
+        if self._offset > 0:
+            end = self.description.travel_mm if self._settings.inverted else 0.0
+            if not self.move_to(end, deadline_s).arrived:
+                raise StageError("the carriage did not get from its sensor to the usable rail")
+
+    def _ask_leave_to_home(self) -> None:
+        if self._settings.homing == "never":
+            raise StageError(
+                'the stage must be homed before it moves, and stage.homing = "never" forbids it'
+            )
+        if self._settings.homing == "ask" and not (
+            self._confirm_homing is not None and self._confirm_homing()
+        ):
+            raise StageError(
+                "the stage must be homed before it moves, and nobody has agreed to it: "
+                'stage.homing is "ask"; agree when asked, or set it to "allow"'
+            )
+
+    def _run_homing(self, deadline_s: float) -> int:
+        """Home; where it stands then, in microsteps."""
+        self._ask("warnings clear", self._soon(deadline_s))
+        begun = self._ask("home", self._soon(deadline_s))
+        if begun is None:
+            raise StageError(f"{self._settings.port}: the device does not answer home")
+        if not begun.accepted:
+            raise StageError(f"the device refuses to home: {begun.refusal}")
+        heard = self._clock.now()
+        while True:
+            self._listen(min(deadline_s, self._clock.now() + _LONGEST_LOOK_S))
+            status = self._status(self._soon(deadline_s))
+            now = self._clock.now()
+            if status is not None:
+                heard = now
+                self._refuse_fault(status)
+                if not status.busy:
+                    break
+            elif now - heard >= _SILENCE_S:
+                raise StageError(f"{self._settings.port}: the device has fallen silent in homing")
+            if now >= deadline_s:
+                raise StageError(f"{self._settings.port}: homing did not end in time")
+        flags = self._all_flags(deadline_s)
+        wrong = [flag for flag in flags if voids_position(flag) or flag == INTERRUPTED]
+        if wrong:
+            raise StageError(f"homing failed: {explain(wrong[0])}")
+        self._check_rail(status.position)
+        return status.position
+
+    def _refuse_fault(self, status: _Status) -> None:
+        for flag in status.flags:
+            if is_fault(flag):
+                self._fault = flag
+                raise StageError(f"homing failed: {explain(flag)}")
+
+    def _check_rail(self, home: int) -> None:
+        """The whole usable rail must lie within the device's limits."""
+        away = -1 if self.axis.homes_positive else 1
+        ends = (home + away * self._offset, home + away * (self._offset + self._length))
+        if not all(self.axis.low <= end <= self.axis.high for end in ends):
+            raise StageError(
+                f"after homing the device stands at {home} microsteps, from where the rail would "
+                f"leave its limits [{self.axis.low}, {self.axis.high}]; set "
+                "stage.homing_direction, or a shorter stage.travel_mm"
+            )
+
+    # -- The Stage protocol -------------------------------------------------------------------
+
+    def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
+        """Move to a position (mm) and wait for the arrival, at the longest until the deadline."""
+        self._refuse_if_lost()
+        self._refuse_if_not_homed()
+        travel = self.description.travel_mm
+        if not -ROUNDING_MM <= position_mm <= travel + ROUNDING_MM:  # nor does NaN pass
+            raise StageError(f"{position_mm!r} mm is off the rail [0, {travel:g}]")
+        before = self._demand_status(deadline_s)
+        if before.busy:
+            raise StageError(self._why_busy(before))
+        target = self._to_device(position_mm)
+        speed = "" if self.axis.move_speed is None else f" {self.axis.move_speed}"
+        self._still_at_s = inf
+        sent = self._clock.now()
+        reply = self._ask(f"move abs {target}{speed}", self._soon(deadline_s))
+        if reply is not None and not reply.accepted:
+            self._still_at_s = -inf
+            raise StageError(f"the device refuses to move to {position_mm:.4f} mm: {reply.refusal}")
+        distance = abs(target - before.position) * self.axis.microstep_mm
+        expected = sent + motion_time_s(distance, self.description)
+        return self._await_arrival(target, expected, deadline_s)
+
+    def _await_arrival(self, target: int, expected_s: float, deadline_s: float) -> Arrival:
+        """Look at the motion until it is over: seldom at first, closely when it is due to end."""
+        heard = self._clock.now()
+        while True:
+            pause = min(max(expected_s - self._clock.now(), _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
+            self._listen(min(deadline_s, self._clock.now() + pause))
+            if self._clock.now() >= deadline_s:
+                return Arrival(self._reported_mm, False, self._clock.now())
+            status = self._status(self._soon(deadline_s))
+            if status is not None:
+                heard = self._clock.now()
+                self._reported_mm = self._to_rail(status.position)
+                if not status.busy:
+                    break
+            elif self._clock.now() - heard >= _SILENCE_S:
+                self._note_silence(heard)
+        self._still_at_s = self._clock.now() + self._settings.settling_s
+        if abs(status.position - target) > _NEAR:
+            what = explain(INTERRUPTED) if INTERRUPTED in status.flags else "it stands elsewhere"
+            raise StageError(
+                f"the stage was sent to {self._to_rail(target):.4f} mm and stands at "
+                f"{self._reported_mm:.4f} mm: {what}"
+            )
+        self._clock.sleep_until(min(self._still_at_s, deadline_s))
+        now = self._clock.now()
+        return Arrival(self._reported_mm, self._still_at_s <= now, min(self._still_at_s, now))
+
+    def where(self, deadline_s: float) -> Arrival:
+        """Measure the position (mm) now; `arrived` says whether the stage stands still."""
+        self._refuse_if_lost()
+        status = self._demand_status(deadline_s)
+        self._refuse_if_not_homed()
+        self._reported_mm = self._to_rail(status.position)
+        now = self._clock.now()
+        if status.busy:
+            self._still_at_s = inf
+        elif self._still_at_s == inf:
+            self._still_at_s = now + self._settings.settling_s
+        return Arrival(self._reported_mm, now >= self._still_at_s, now)
+
+    def _demand_status(self, deadline_s: float) -> _Status:
+        asked = self._clock.now()
+        while (status := self._status(self._soon(deadline_s))) is None:
+            now = self._clock.now()
+            if now >= deadline_s or now - asked >= _SILENCE_S:
+                self._note_silence(asked)
+        self._silent_since_s = None
+        return status
+
+    def _note_silence(self, asked_s: float) -> NoReturn:
+        if self._silent_since_s is None:
+            self._silent_since_s = asked_s
+        silent = self._clock.now() - self._silent_since_s
+        if silent >= _SILENCE_S:
+            self._lose(f"the device has not answered for {silent:.1f} s")
+        raise StageError(f"{self._settings.port}: the device does not answer")
+
+    def _why_busy(self, status: _Status) -> str:
+        if "NC" in status.flags:
+            return f"the stage is held up: {explain('NC')}"
+        return "the stage is still busy with an earlier move"
+
+    def stop(self) -> None:
+        """Stop the motion at once: decelerate, and drop the rest. The position is kept."""
+        if self._line is None:
+            return
+        if self._lost is not None:
+            self._post("stop")
+            return
+        try:
+            status = self._bring_to_a_stand(self._clock.now() + _STOP_S)
+        except StageLostError:
+            raise
+        except StageError as error:
+            self._lose(str(error))
+        if self._origin is not None:
+            self._reported_mm = self._to_rail(status.position)
+        if self._still_at_s == inf:
+            self._still_at_s = self._clock.now() + self._settings.settling_s
+
+    def close(self) -> None:
+        """Stop, and let go of the port."""
+        try:
+            with suppress(StageError):
+                self.stop()
+        finally:
+            self._close_line()
+            self._forget_position("it is closed")
+
+    def recover(self, deadline_s: float) -> None:
+        """Bring the stage back to a known, homed state, or raise StageError."""
+        if self._given_up is not None:
+            raise StageError(self._given_up)
+        if self._is_fine():
+            return
+        if self._fault == STALLED:
+            self._pardon_once()
+        self._fault = None
+        if not self._revive(deadline_s):
+            self._line = open_with_back_off(self._open_line, self._clock, deadline_s)
+            self._meet(deadline_s)
+        self.home(deadline_s)
+
+    def _is_fine(self) -> bool:
+        if not self.is_homed:
+            return False
+        try:
+            return self._status(self._clock.now() + _ANSWER_S) is not None
+        except StageError:
+            return False
+
+    def _pardon_once(self) -> None:
+        """A stall may be chance: once. Twice, and something is in the way."""
+        now = self._clock.now()
+        if now - self._stalled_at_s < _PARDON_S:
+            self._give_up(
+                f"{explain(STALLED)} It is the second time: look at the rail, the cable and the "
+                "load before it is started again"
+            )
+        self._stalled_at_s = now
+
+    def _revive(self, deadline_s: float) -> bool:
+        """Go on over the connection there is; False if it has to be opened anew."""
+        if self._line is None:
+            return False
+        try:
+            with self._handshake(self._lost or "it is being recovered"):
+                self._settle(deadline_s)
+                self._identify(deadline_s)
+        except StageError:
+            if self._given_up is not None:
+                raise
+            self._close_line()
+            return False
+        self._lost = None
+        return True
+
+    # -- Talking ------------------------------------------------------------------------------
+
+    def _open_port(self, log: TrafficLog | None) -> Line:
+        settings = self._settings
+        return SerialLine(
+            settings.port,
+            settings.baud_rate,
+            self._clock,
+            dtr=settings.dtr,
+            rts=settings.rts,
+            log=log,
+        )
+
+    def _soon(self, deadline_s: float) -> float:
+        return min(deadline_s, self._clock.now() + _ANSWER_S)
+
+    def _get(self, name: str, deadline_s: float, *, axis: int | None = None) -> str:
+        """Read a setting; asked again if the answer does not come, as it may have been spoilt."""
+        for _ in range(_ATTEMPTS):
+            reply = self._ask(f"get {name}", self._soon(deadline_s), axis=axis)
+            if reply is not None and not reply.accepted:
+                raise StageError(f"the device does not tell its {name}: {reply.refusal}")
+            if reply is not None and number(reply.data) is not None:
+                return reply.data
+            if self._clock.now() >= deadline_s:
+                break
+        raise StageError(f"{self._settings.port}: the device does not tell its {name}")
+
+    def _get_whole(self, name: str, deadline_s: float, *, axis: int | None = None) -> int:
+        value = number(self._get(name, deadline_s, axis=axis))
+        assert value is not None
+        return round(value)
+
+    def _status(self, deadline_s: float) -> _Status | None:
+        """Ask where it is, whether it moves and what is wrong; None if nothing came in time."""
+        reply = self._ask("get pos", deadline_s)
+        position = None if reply is None else whole_number(reply.data)
+        if reply is None or position is None or not reply.accepted:
+            return None
+        flags: tuple[str, ...] = () if reply.flag == NO_FLAG else (reply.flag,)
+        if reply.flag in HIDING_FLAGS:
+            flags = self._all_flags(deadline_s)
+        return _Status(position, reply.busy, flags)
+
+    def _all_flags(self, deadline_s: float) -> tuple[str, ...]:
+        """Ask for every flag that is up: an answer shows only the gravest."""
+        reply = self._ask("warnings", self._soon(deadline_s))
+        if reply is None or not reply.accepted:
+            raise StageError(f"{self._settings.port}: the device does not tell its flags")
+        flags = tuple(reply.data.split()[1:])
+        for flag in flags:
+            self._heed(flag)
+        return flags
+
+    def _ask(self, text: str, deadline_s: float, *, axis: int | None = None) -> Reply | None:
+        """Send a command and get its answer; None if there is none by the deadline."""
+        about = self._number if axis is None else axis
+        self._post(text, axis=about)
+        while (message := self._next(deadline_s)) is not None:
+            if (
+                isinstance(message, Reply)
+                and message.message_id == self._message_id
+                and message.axis == about
+            ):
+                return message
+            if self._clock.now() >= deadline_s:
+                break
+        return None
+
+    def _listen(self, deadline_s: float) -> None:
+        """Let time pass, until the device says of itself that it stands."""
+        while (message := self._next(deadline_s)) is not None:
+            if isinstance(message, Alert) and message.axis == self._number and not message.busy:
+                return
+            if self._clock.now() >= deadline_s:
+                return
+
+    def _next(self, deadline_s: float) -> Message | None:
+        """Get what is said next; what other devices of the chain say is Noise."""
+        if self._line is None:
+            self._lose("the connection is closed")
+        try:
+            line = self._line.read_line(deadline_s)
+        except LineLostError as error:
+            self._lose_line(error)
+        if line is None:
+            return None
+        message = parse(line)
+        if isinstance(message, Noise):
+            return message
+        if message.device != self._settings.device_address:
+            return Noise(line)
+        if self._checked and not message.checked:
+            return Noise(line)
+        if isinstance(message, Reply | Alert) and message.axis == self._number:
+            self._heed(message.flag)
+        return message
+
+    def _heed(self, flag: str) -> None:
+        """A flag that voids the position makes it unknown."""
+        if is_fault(flag):
+            self._fault = flag
+        if voids_position(flag) and not self._in_handshake:
+            self._lose(explain(flag))
+
+    def _post(self, text: str, *, axis: int | None = None) -> None:
+        """Send a command and wait for nothing."""
+        if self._line is None:
+            self._lose("the connection is closed")
+        self._message_id = (self._message_id + 1) % 100
+        about = self._number if axis is None else axis
+        data = encode(self._settings.device_address, about, self._message_id, text)
+        try:
+            self._line.write(data)
+        except LineLostError as error:
+            self._lose_line(error)
+
+    # -- Losing and refusing ------------------------------------------------------------------
+
+    def _known(self, value: _Fact | None) -> _Fact:
+        if value is None:
+            raise StageError(f"{self._settings.port}: connect first; nothing is known of it yet")
+        return value
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost is not None:
+            raise StageLostError(
+                f"{self._settings.port}: {self._lost}; it must be recovered before it moves"
+            )
+
+    def _refuse_if_not_homed(self) -> None:
+        if not self.is_homed:
+            raise StageError("the stage is not homed: its position is not known")
+
+    def _forget_position(self, why: str | None) -> None:
+        self._lost = why
+        self._origin, self._reported_mm = None, nan
+        self._homed_at_s = -inf
+        self._silent_since_s = None
+        self._still_at_s = -inf
+
+    def _lose(self, why: str) -> NoReturn:
+        self._forget_position(why)
+        raise StageLostError(f"{self._settings.port}: {why}; its position is not known any more")
+
+    def _lose_line(self, error: LineLostError) -> NoReturn:
+        self._close_line()
+        self._forget_position(str(error))
+        raise error
+
+    def _give_up(self, why: str) -> NoReturn:
+        self._given_up = why
+        self._forget_position(why)
+        raise StageError(why)
+
+    def _close_line(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    # -- Coordinates --------------------------------------------------------------------------
+
+    def _to_rail(self, device: int) -> float:
+        away = -1 if self.axis.homes_positive else 1
+        along = (device - self._known(self._origin)) * away - self._offset
+        along = self._length - along if self._settings.inverted else along
+        return along * self.axis.microstep_mm
+
+    def _to_device(self, position_mm: float) -> int:
+        """The microstep nearest to a position, which is on the rail whatever the rounding."""
+        if not isfinite(position_mm):
+            raise StageError(f"{position_mm!r} mm is no position")
+        along = min(max(round(position_mm / self.axis.microstep_mm), 0), self._length)
+        along = self._length - along if self._settings.inverted else along
+        away = -1 if self.axis.homes_positive else 1
+        return self._known(self._origin) + away * (along + self._offset)
