@@ -41,6 +41,7 @@ _RECOVERY_S = 120.0
 # Rewards are rates of at most g_max; a number so many times as large is a broken probe's.
 _IMPLAUSIBLE = 100.0
 _ROUNDING_SLOTS = 1e-6
+_STALLED = "the process was stalled"
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ class SlotLoop:
         # Counted in slots: the difference of two moments is off by their rounding.
         over = inf if duration_s is None else first_slot + duration_s / slot_s - _ROUNDING_SLOTS
         epoch = clock.now() + slot_s
-        slot, wanted = first_slot, self.tally.position
+        slot, wanted, stalled_by = first_slot, self.tally.position, _STALLED
         while not self._stop and slot < over and (slots is None or tally.slots < slots):
             start = epoch + (slot - first_slot) * slot_s
             clock.sleep_until(start)
@@ -130,8 +131,9 @@ class SlotLoop:
                 break
             wake = clock.now() - start
             if wake >= self._actuation_s:
-                slot += self._miss(slot, start, 1 + int(wake / slot_s), "the process was stalled")
+                slot += self._miss(slot, start, 1 + int(wake / slot_s), stalled_by)
                 continue
+            stalled_by = _STALLED
             decision, ended = self._run_slot(slot, start, wake, wanted)
             wanted = decision.position
             slot += 1
@@ -142,6 +144,7 @@ class SlotLoop:
                 slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
             if self._stage_is_lost:
                 self._recover_stage(slot)
+                stalled_by = "the stage was being recovered"
         return tally
 
     def _recover_stage(self, slot: int) -> None:
