@@ -17,6 +17,7 @@ from macontrol import __version__
 from macontrol.commands import (
     bench,
     check,
+    devices,
     export,
     replay,
     reproduce,
@@ -38,6 +39,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "check": check,
+    "devices": devices,
     "export": export,
     "replay": replay,
     "simulate-map": simulate_map,

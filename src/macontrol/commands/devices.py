@@ -1,0 +1,112 @@
+"""List what on this machine is likely a stage or a radio, and who holds it.
+
+Nothing is opened: a port that is opened resets many boards, and a radio that is in use stays so.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from macontrol.hal.devices import (
+    Access,
+    Process,
+    RadioServer,
+    SerialPort,
+    UsbRadio,
+    find_radio_servers,
+    find_serial_ports,
+    find_usb_radios,
+)
+
+SUMMARY = "likely stages and radios on this machine, and who holds them"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It has no options."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    console = Console()
+    show(console, find_serial_ports(), find_usb_radios(), find_radio_servers())
+    return 0
+
+
+def show(
+    console: Console,
+    ports: Sequence[SerialPort],
+    radios: Sequence[UsbRadio],
+    servers: Sequence[RadioServer],
+) -> None:
+    """Print what was found, or that nothing was."""
+    _heading(console, "serial ports", "none: is the stage plugged in and powered?", ports)
+    for port in ports:
+        _entry(console, port.names[0] if port.names else port.device, _facts_of_port(port))
+    _heading(console, "radios on the USB", "none", radios)
+    for radio in radios:
+        _entry(console, f"{radio.what} {radio.serial}".strip(), _facts_of_radio(radio))
+    _heading(console, "rtl_tcp servers", "none on this machine", servers)
+    for server in servers:
+        _entry(console, f"rtl_tcp://{server.address}", _facts_of_server(server))
+    if not (ports or radios or servers):
+        _line(console, "No stage and no radio found. `macontrol virtual-bench` stands in for both.")
+
+
+def _facts_of_port(port: SerialPort) -> list[str]:
+    facts = [port.what + (f", USB {port.usb_id}" if port.usb_id else "")]
+    if port.names:
+        facts.append(f"at present {port.device}")
+    return [*facts, *_permission(port.access), *_held(port.holders)]
+
+
+def _facts_of_radio(radio: UsbRadio) -> list[str]:
+    facts = [f"USB {radio.usb_id}, {radio.device}"]
+    if radio.access is not None:
+        facts += _permission(radio.access)
+    if radio.kernel_driver:
+        facts.append(
+            f"held by the kernel module {radio.kernel_driver}; "
+            f"fix: sudo modprobe -r {radio.kernel_driver.partition(',')[0]}, and blacklist it"
+        )
+    return facts + _held(radio.holders)
+
+
+def _facts_of_server(server: RadioServer) -> list[str]:
+    facts = [f"served by {_names(server.servers) or 'a process that is not visible to this user'}"]
+    if server.is_busy:
+        facts.append(f"in use by {_names(server.clients) or 'a client elsewhere'}")
+    return facts
+
+
+def _permission(access: Access) -> list[str]:
+    if access.allowed:
+        return []
+    return [f"no permission ({access.mode} {access.owner} {access.group}); fix: {access.fix}"]
+
+
+def _held(holders: Sequence[Process]) -> list[str]:
+    return [f"held by {_names(holders)}"] if holders else []
+
+
+def _names(processes: Sequence[Process]) -> str:
+    return ", ".join(str(process) for process in processes)
+
+
+def _heading(console: Console, title: str, none: str, found: Sequence[object]) -> None:
+    heading = Text(title, style="bold")
+    if not found:
+        heading.append(f": {none}", style="not bold")
+    _line(console, heading)
+
+
+def _entry(console: Console, name: str, facts: Sequence[str]) -> None:
+    _line(console, f"  {name}")
+    for fact in facts:
+        _line(console, f"      {fact}")
+
+
+def _line(console: Console, text: str | Text) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
