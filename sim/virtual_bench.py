@@ -12,15 +12,20 @@ import threading
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
+from typing import TypeAlias
 
 from macontrol.config import Config
 from macontrol.hal import Clock
 from macontrol.sim.channel import Channel
 from macontrol.sim.virtual_grbl import VirtualGrbl
 from macontrol.sim.virtual_radio import DEBIAN_BLOCK_BYTES, VirtualRadio
+from macontrol.sim.virtual_zaber import MICROSTEP_MM, VirtualZaber
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
+
+
+Fault: TypeAlias = Callable[["VirtualBench", float], None]
 
 
 class VirtualWorld:
@@ -33,7 +38,7 @@ class VirtualWorld:
         self._lock = threading.Lock()
         self._begun_s = inf
         self._noise_power = 10 ** (NOISE_DBFS / 10)
-        self.board: VirtualGrbl | None = None
+        self.board: VirtualGrbl | VirtualZaber | None = None
 
     def drift(self) -> None:
         """Let the channel drift from now on; this moment is the start of slot 1."""
@@ -77,8 +82,7 @@ class VirtualBench:
         block_bytes: int = DEBIAN_BLOCK_BYTES,
     ) -> None:
         self.world = VirtualWorld(config, clock, seed=seed)
-        self.stage = VirtualGrbl(clock, link=link, settings=_board_settings(config))
-        self.world.board = self.stage
+        self.stage = self.world.board = _virtual_stage(config, clock, link)
         self.radio = VirtualRadio(
             self.world.power_at,
             noise_power=10 ** (NOISE_DBFS / 10),
@@ -114,17 +118,30 @@ def _transmit(bench: VirtualBench, on: bool) -> None:
     bench.radio.transmitting = on
 
 
-FAULTS: dict[str, Callable[[VirtualBench, float], None]] = {
-    "unplug": lambda bench, _: bench.stage.unplug(),
-    "plug": lambda bench, _: bench.stage.plug_in(),
-    "reset": lambda bench, _: bench.stage.reset(),
-    "alarm": lambda bench, _: bench.stage.trip_limit(),
-    "hang": lambda bench, _: bench.stage.hang(),
+def _stage_fault(*names: str, needs_amount: bool = False) -> Fault:
+    """A fault of the stage, by whichever of these names its emulator knows it."""
+
+    def strike(bench: VirtualBench, amount: float) -> None:
+        for name in names:
+            if method := getattr(bench.stage, name, None):
+                method(amount) if needs_amount else method()
+                return
+        raise ValueError("this stage knows no such fault")
+
+    return strike
+
+
+FAULTS: dict[str, Fault] = {
+    "unplug": _stage_fault("unplug"),
+    "plug": _stage_fault("plug_in"),
+    "reset": _stage_fault("reset"),
+    "alarm": _stage_fault("trip_limit"),
+    "hang": _stage_fault("hang"),
     "garbage": lambda bench, _: bench.stage.say(bytes(range(128, 256)) + b"\r\n"),
-    "lose": lambda bench, amount: bench.stage.lose_steps(amount),
-    "slow": lambda bench, amount: bench.stage.slow_down(amount),
-    "stick": lambda bench, _: bench.stage.stick(),
-    "release": lambda bench, _: bench.stage.release(),
+    "lose": _stage_fault("lose_steps", needs_amount=True),
+    "slow": _stage_fault("slow_down", needs_amount=True),
+    "stick": _stage_fault("stick", "stall"),
+    "release": _stage_fault("release"),
     "stall": lambda bench, amount: bench.radio.stall(amount),
     "drop": lambda bench, _: bench.radio.drop(),
     "clip": lambda bench, amount: bench.radio.clip(amount),
@@ -134,13 +151,25 @@ FAULTS: dict[str, Callable[[VirtualBench, float], None]] = {
 """What can go wrong, by name, with a number (millimetres or seconds) where one is needed."""
 
 
-def _board_settings(config: Config) -> dict[int, float]:
-    """The board's own settings for the actuator of a config."""
-    physical = config.physical
+def _virtual_stage(config: Config, clock: Clock, link: Path | None) -> VirtualGrbl | VirtualZaber:
+    """A stage with the actuator of a config, and some more rail than it uses."""
+    physical, spare_mm = config.physical, 20.0
+    speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
     acceleration, step = physical.acceleration_m_per_s2, physical.step_mm
-    settings = {110: physical.actuator_speed_m_per_s * 60e3, 130: config.rail_mm + 20.0}
+    travel_mm = config.rail_mm + config.stage.offset_mm + spare_mm
+    if config.stage.driver == "grbl":
+        board = {110: speed_mm_per_s * 60, 130: travel_mm}
+        if acceleration != "ideal":
+            board[120] = acceleration * 1e3
+        if step != "ideal":
+            board[100] = 1 / step
+        return VirtualGrbl(clock, link=link, settings=board)
+    microstep = config.stage.microstep_mm
+    microstep_mm = MICROSTEP_MM if microstep == "unknown" else microstep
+    device = {
+        "limit.max": float(round(travel_mm / microstep_mm)),
+        "maxspeed": float(round(speed_mm_per_s / microstep_mm * 1.6384)),
+    }
     if acceleration != "ideal":
-        settings[120] = acceleration * 1e3
-    if step != "ideal":
-        settings[100] = 1 / step
-    return settings
+        device["accel"] = float(round(acceleration * 1e3 / microstep_mm * 1.6384e-4))
+    return VirtualZaber(clock, link=link, settings=device, microstep_mm=microstep_mm)

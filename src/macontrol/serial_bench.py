@@ -17,6 +17,7 @@ from macontrol.hal.grbl import GrblStage
 from macontrol.hal.rtl_tcp import RtlTcpStream
 from macontrol.hal.sdr_probe import SdrProbe
 from macontrol.hal.slot_plan import plan_slot
+from macontrol.hal.zaber import ZaberStage
 
 _CONNECT_S = 30.0
 # The driver itself knows how long homing may take; this is only an end to all patience.
@@ -37,7 +38,10 @@ class SerialBench:
         self._config = config
         self._clock = clock
         self._tell = tell
-        self._stage = GrblStage(config.stage, clock, confirm_homing=confirm_homing)
+        driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
+        self._stage: GrblStage | ZaberStage = driver(
+            config.stage, clock, confirm_homing=confirm_homing
+        )
         stream = RtlTcpStream(config.probe, clock)
         share = config.physical.transmission_share
         self._probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
@@ -57,8 +61,8 @@ class SerialBench:
         self._stage.connect(now() + _CONNECT_S)
         description = self._stage.description
         self._tell(
-            f"{self._stage.identity.dialect} {self._stage.identity.version} on "
-            f"{description.name}: {description.travel_mm:.1f} mm, "
+            f"{self._config.stage.driver} stage on {description.name}: "
+            f"{description.travel_mm:.1f} mm, "
             f"{description.speed_mm_per_s:g} mm/s, answers in {description.latency_s * 1e3:.1f} ms"
         )
         self._check_plan()

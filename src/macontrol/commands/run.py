@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what stands behind the controller: a simulated bench, or a stage and a radio",
     )
     bench = parser.add_argument_group("serial bench")
+    bench.add_argument("--stage", choices=("grbl", "zaber"), help="default: the config's, GRBL")
     bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
     bench.add_argument(
         "--probe", metavar="RADIO", help="rtl_tcp://HOST:PORT (default: the config's)"
@@ -77,6 +78,8 @@ def main(arguments: argparse.Namespace) -> int:
     chosen = {} if arguments.seed is None else {"run.seed": str(arguments.seed)}
     if arguments.port is not None:
         chosen["stage.port"] = f'"{arguments.port}"'
+    if arguments.stage is not None:
+        chosen["stage.driver"] = f'"{arguments.stage}"'
     if arguments.probe is not None:
         radio = parse_probe_option(arguments.probe)
         chosen |= {f"probe.{key}": f'"{value}"' for key, value in radio.items()}
@@ -101,7 +104,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) -> None:
     """Options that say nothing of the chosen backend are mistakes."""
-    for_serial = ("port", "probe", "yes")
+    for_serial = ("stage", "port", "probe", "yes")
     for_sim = ("fast", "regret", "faults", "name")
     for option in for_sim if serial else for_serial:
         if getattr(arguments, option):

@@ -1,4 +1,4 @@
-"""A bench without hardware: a GRBL stage on a pseudo-terminal and an rtl_tcp radio on loopback.
+"""A bench without hardware: a stage on a pseudo-terminal and an rtl_tcp radio on loopback.
 
 One simulated world stands behind both: what the radio hears is the channel where the emulated
 carriage truly is. `macontrol --backend serial` drives it as it drives a real bench. The channel
@@ -28,11 +28,13 @@ from macontrol.controller.clock import WallClock
 from macontrol.sim.virtual_bench import FAULTS, VirtualBench
 from macontrol.stop_signals import StopSignals
 
-SUMMARY = "a GRBL stage and an rtl_tcp radio that are not there, one world behind both"
+SUMMARY = "a stage and an rtl_tcp radio that are not there, one world behind both"
+PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
 _LOOK_EVERY_S = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stage", choices=("grbl", "zaber"), default="grbl", help="(grbl)")
     parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
     parser.add_argument(
         "--rtl-tcp", default="127.0.0.1:1234", metavar="HOST:PORT", help="where the radio listens"
@@ -45,10 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--faults", type=Path, metavar="FILE", help="a schedule of faults")
     parser.add_argument("--duration", type=positive_number, metavar="S", help="end by itself")
     add_config_arguments(parser)
-    parser.set_defaults(preset="lab-2g4-grbl")
 
 
 def main(arguments: argparse.Namespace) -> int:
+    if arguments.preset is None:
+        arguments.preset = PRESETS[arguments.stage]
     chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
     try:
@@ -69,8 +72,8 @@ def main(arguments: argparse.Namespace) -> int:
     with StopSignals() as signals, bench:
         print(
             f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
-            f"  macontrol --backend serial --preset lab-2g4-grbl --yes --port {bench.stage.port} "
-            f"--probe rtl_tcp://{bench.radio.address}",
+            f"  macontrol --backend serial --preset {arguments.preset} --yes "
+            f"--port {bench.stage.port} --probe rtl_tcp://{bench.radio.address}",
             flush=True,
         )
         _attend(bench, clock, sorted(schedule), signals)
