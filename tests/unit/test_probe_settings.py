@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from sdr import probe_settings, probe_table
+from sdr import probe_settings
 
 from macontrol.config.errors import UsageError
-from macontrol.config.probe_settings import ProbeSettings, parse_probe_option, split_address
+from macontrol.config.probe_settings import parse_probe_option, split_address
 
 
-def test_the_table_in_the_guide_is_valid_and_complete() -> None:
-    table = probe_table()
-    assert set(table) == set(ProbeSettings.model_fields)
-    assert ProbeSettings.model_validate(table).least_samples == 2000
+def test_the_defaults_measure_a_slot_of_a_lab_bench() -> None:
+    settings = probe_settings()
+    assert settings.least_samples == 2000
+    assert settings.shortcoming(0.05) is None
 
 
 @pytest.mark.parametrize(
