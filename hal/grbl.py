@@ -53,12 +53,13 @@ _ANSWER_S = 1.0
 _COMMAND_S = 3.0
 _STOP_S = 5.0
 _POLL_S = 0.02
+_CLOSED_S = 0.5
 _LATENCY_SAMPLES = 8
 # GRBL is deaf for half a second after an alarm: a reset sent before its message is swallowed.
 _ALARM_MESSAGE_S = 1.5
 # A board that has not answered for so long is taken for lost.
 _SILENCE_S = 1.0
-# How long after a report of Idle an outstanding `ok` may still come.
+# How long after a report of Idle at the target an outstanding `ok` may still come.
 _STRAGGLER_S = 0.1
 # What a line with a motion takes until its first step beyond what an empty line takes: about 3 ms
 # on a 16 MHz board.
@@ -99,7 +100,9 @@ class GrblStage:
         self._origin_mm = nan
         self._homed_at_s = -inf
         self._reported_mm = nan
+        self._target_mm = nan
         self._still_at_s = -inf
+        self._idle_since_s: float | None = None
         # What the board was last heard to say.
         self._in_handshake = False
         self._banner: Banner | None = None
@@ -190,21 +193,25 @@ class GrblStage:
 
     def _reset(self, deadline_s: float) -> bool:
         """Soft-reset the board; whether its banner came."""
+        self._owed = self._unanswered = 0
         self._send(RESET)
         return self._await_banner(deadline_s)
 
     def _settle_state(self, deadline_s: float) -> None:
         """Get the board, whatever it is doing, to Idle or Alarm after a fresh start."""
         status: Status | None = None
-        for _ in range(3):
+        for attempt in range(3):
             status = self._ask_status(min(deadline_s, self._clock.now() + _ANSWER_S))
             if self._banner is not None and status is not None:
                 if status.state in ("Idle", "Alarm"):
                     return
             elif status is not None and status.state in ("Run", "Jog"):
                 self._hold(min(deadline_s, self._clock.now() + _STOP_S))
-            # A board that is locked by a limit hears a reset, and nothing else.
-            self._reset(deadline_s)
+            # A board that is locked by a limit hears a reset, and nothing else; one that has just
+            # locked itself does not even hear the first.
+            heard = self._reset(deadline_s) or status is not None
+            if self._clock.now() >= deadline_s or (attempt > 0 and not heard):
+                break
         if status is not None:
             raise StageError(f"{self._settings.port}: the board stays in {status.state}")
         raise StageError(
@@ -360,7 +367,7 @@ class GrblStage:
             raise StageError("the stage is still busy with an earlier move")
         target = min(max(position_mm, 0.0), travel)
         speed = self.description.speed_mm_per_s
-        self._still_at_s = inf
+        self._still_at_s, self._target_mm, self._idle_since_s = inf, target, None
         self._send(_move_lines(self._settings.axis, self._to_machine(target), speed), answers=2)
         refusal: Failure | None = None
         while self._owed:
@@ -400,6 +407,8 @@ class GrblStage:
         self._believe(status)
         if status.state == "Idle" and self._owed:
             self._await_stragglers(deadline_s)
+        else:
+            self._idle_since_s = None
         now = self._clock.now()
         idle = status.state == "Idle" and not self._owed
         if idle and self._still_at_s == inf:
@@ -415,11 +424,20 @@ class GrblStage:
             raise StageError(f"the stage is held up: the board says {status.state}")
 
     def _await_stragglers(self, deadline_s: float) -> None:
-        """An idle board has nothing left to answer: what does not come at once was garbled."""
-        until = min(deadline_s, self._clock.now() + _STRAGGLER_S)
+        """An idle board that owes answers has not begun yet, or they were garbled: which?
+
+        At the target the motion is over. Elsewhere it would have begun by the time that a board
+        may be silent.
+        """
+        now = self._clock.now()
+        if self._idle_since_s is None:
+            self._idle_since_s = now
+        until = min(deadline_s, now + _STRAGGLER_S)
         while self._owed:
             if self._next(until) is None:
-                if until < deadline_s:
+                waited = self._clock.now() - self._idle_since_s
+                at_target = abs(self._reported_mm - self._target_mm) <= self.axis.step_mm + 2e-3
+                if waited >= (_STRAGGLER_S if at_target else _SILENCE_S) - 1e-6:
                     self._owed = 0
                 return
 
@@ -520,7 +538,9 @@ class GrblStage:
         except StageError:
             if self._given_up is not None:
                 raise
-            self._close_line()  # a board that hangs is reset by being opened
+            # A board that hangs is reset by being opened, if it was closed for a while.
+            self._close_line()
+            self._clock.sleep_until(min(deadline_s, self._clock.now() + _CLOSED_S))
             return False
         self._lost = None
         return True

@@ -228,8 +228,8 @@ class VirtualGrbl:
         self._do(slow)
 
     def lose_steps(self, by_mm: float) -> None:
-        """Shift the carriage without the board's knowing it."""
-        self._do(lambda: self._true.shift(by_mm, self._clock.now()))
+        """Shift the carriage (mm, positive away from its switch) without the board's knowing."""
+        self._do(lambda: self._true.shift(by_mm * self._away, self._clock.now()))
 
     def stick(self) -> None:
         """Block the carriage: the board counts on, and nothing moves."""

@@ -1,0 +1,662 @@
+"""The GRBL driver, by scripted dialogues that must be consumed whole."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+from grbl_bench import (
+    BANNER,
+    BUILD,
+    COMMENT,
+    HOMING,
+    LOCKED,
+    MOVE,
+    SETTINGS,
+    UNPLUGGED,
+    Answer,
+    Desk,
+    greeting,
+    homed_desk,
+    status,
+)
+
+from macontrol.config.errors import ConfigError
+from macontrol.hal import StageError, StageLostError
+
+LATER = greeting()[1:]
+"""What is said after a banner."""
+
+
+def with_setting(number: int, value: str) -> list[bytes]:
+    old = b"$%d=" % number
+    kept = [line for line in SETTINGS[:-1] if not line.startswith(old)]
+    return [*kept, old + value.encode("ascii"), b"ok"]
+
+
+# -- Connecting -------------------------------------------------------------------------------
+
+
+def test_connecting_to_a_board_that_resets_reads_what_it_is() -> None:
+    desk = Desk(*greeting())
+    desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+    identity = desk.stage.identity
+    assert (identity.dialect, identity.version) == ("Grbl", "1.1h.20190830")
+    description = desk.stage.description
+    assert description.travel_mm == pytest.approx(96.0)  # less a pull-off of 2 mm at both ends
+    assert description.step_mm == pytest.approx(0.0125)
+    assert description.speed_mm_per_s == pytest.approx(100.0)
+    assert description.acceleration_mm_per_s2 == pytest.approx(500.0)
+    assert desk.stage.latencies_s == pytest.approx([0.004] * 8)
+    assert description.latency_s == pytest.approx(0.009)
+    assert not desk.stage.is_homed
+
+
+def test_boot_text_and_errors_before_the_banner_are_passed_over() -> None:
+    junk: list[Answer] = [
+        b"",
+        b"\xff\x00\x80",
+        b"ets Jul 29 2019",
+        b"error:7",
+        (0.4, BANNER),
+        LOCKED,
+    ]
+    desk = Desk((b"", junk), *LATER)
+    desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_does_not_reset_when_opened_is_reset_once_it_answers() -> None:
+    desk = Desk((b"?", [status("Idle", -30.0)]), (b"\x18", [BANNER, LOCKED]), *LATER)
+    desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_board_locked_by_a_limit_answers_nothing_but_a_reset() -> None:
+    desk = Desk((b"?", []), (b"\x18", [BANNER, LOCKED]), *LATER)
+    desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_board_found_in_motion_is_stopped_before_it_is_reset() -> None:
+    desk = Desk(
+        (b"?", [status("Run", -30.0)]),
+        (b"!", []),
+        (b"?", [status("Hold:1", -31.0)]),
+        (b"?", [status("Hold:0", -32.0)]),
+        (b"\x18", [b"ok", BANNER]),
+        *greeting(state="Idle")[1:],
+    )
+    desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+    assert not desk.stage.is_homed
+
+
+@pytest.mark.parametrize("state", ["Check", "Sleep", "Door:0", "Hold:0", "Home"])
+def test_a_board_found_in_another_state_is_reset(state: str) -> None:
+    desk = Desk((b"?", [status(state)]), (b"\x18", [BANNER]), *greeting(state="Idle")[1:])
+    desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_port_where_nobody_answers_is_told_with_what_to_look_at() -> None:
+    desk = Desk(*[(b"?", []), (b"\x18", [])] * 2)
+    with pytest.raises(StageError, match=r"/dev/ttyTEST: no GRBL board answers at 115200 baud"):
+        desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+    assert not desk.line.is_open
+
+
+def test_connecting_never_takes_longer_than_its_deadline() -> None:
+    desk = Desk((b"?", []), (b"\x18", []))
+    deadline = desk.soon(3.2)
+    with pytest.raises(StageError, match="no GRBL board answers"):
+        desk.stage.connect(deadline)
+    assert desk.clock.now() <= deadline
+    desk.line.assert_consumed()
+
+
+def test_nothing_is_known_of_a_stage_that_is_not_connected() -> None:
+    desk = Desk()
+    with pytest.raises(StageError, match="connect first"):
+        _ = desk.stage.description
+    with pytest.raises(StageLostError, match="not connected"):
+        desk.stage.move_to(1.0, desk.soon())
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "complaint"),
+    [
+        (SETTINGS, {"travel_mm": 97.0}, r"stage\.travel_mm = 97 .* at most 96"),
+        (SETTINGS, {"offset_mm": 96.0}, r"stage\.offset_mm = 96: nothing is left"),
+        (SETTINGS, {"speed_mm_per_s": 101.0}, r"stage\.speed_mm_per_s = 101 .* at most 100"),
+        (SETTINGS, {"axis": "Z"}, r"tells no \$102"),
+        (with_setting(13, "1"), {}, r"set \$13=0"),
+        (with_setting(22, "0"), {}, r"set \$22=1"),
+        (with_setting(120, "0.000"), {}, r"tells no \$120"),
+    ],
+)
+def test_a_config_that_contradicts_the_board_is_refused(
+    settings: list[bytes], changes: dict[str, Any], complaint: str
+) -> None:
+    desk = Desk(*greeting(settings=settings)[:4], **changes)
+    with pytest.raises(ConfigError, match=complaint):
+        desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+    assert not desk.line.is_open
+
+
+# -- Homing -----------------------------------------------------------------------------------
+
+
+def test_homing_makes_the_position_known() -> None:
+    desk = homed_desk()
+    assert desk.stage.is_homed
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    arrival = desk.stage.where(desk.soon())
+    assert (arrival.position_mm, arrival.arrived) == (0.0, True)
+    desk.line.assert_consumed()
+
+
+def test_a_build_that_can_homes_only_its_axis() -> None:
+    script = greeting()
+    script[2] = (b"$I\n", [b"[VER:1.1h.20190830:]", b"[OPT:VH,15,128]", b"ok"])
+    desk = Desk(*script, (b"$HX\n", [(2.0, b"ok")]), (b"?", [status("Idle", -2.0)]))
+    desk.stage.connect(desk.soon())
+    desk.stage.home(desk.soon())
+    desk.line.assert_consumed()
+
+
+@pytest.mark.parametrize("homing", ["never", "ask"])
+def test_nothing_is_homed_without_leave(homing: str) -> None:
+    desk = Desk(*greeting(), homing=homing)
+    desk.confirmed = False
+    desk.stage.connect(desk.soon())
+    with pytest.raises(StageError, match=homing):
+        desk.stage.home(desk.soon())
+    with pytest.raises(StageError, match="not homed"):
+        desk.stage.move_to(1.0, desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_homing_goes_on_when_somebody_agrees() -> None:
+    desk = Desk(*greeting(), *HOMING, homing="ask")
+    desk.stage.connect(desk.soon())
+    desk.stage.home(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_homing_that_finds_no_switch_says_so_and_leaves_the_stage_lost() -> None:
+    desk = Desk(*greeting(), (b"$H\n", [(4.0, b"ALARM:9")]), (b"\x18", []))
+    desk.stage.connect(desk.soon())
+    with pytest.raises(StageLostError, match="no limit switch was found"):
+        desk.stage.home(desk.soon())
+    with pytest.raises(StageLostError):
+        desk.stage.move_to(1.0, desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_homing_that_does_not_end_is_reset() -> None:
+    desk = Desk(*greeting(), (b"$H\n", []), (b"\x18", []))
+    desk.stage.connect(desk.soon())
+    deadline = desk.soon(3.0)
+    with pytest.raises(StageError, match="homing in time"):
+        desk.stage.home(deadline)
+    assert desk.clock.now() <= deadline
+    desk.line.assert_consumed()
+
+
+def test_homing_to_the_other_end_than_told_is_refused() -> None:
+    ending = (b"?", [status("Idle", -98.0)])
+    desk = Desk(*greeting(), (b"$H\n", [(2.0, b"ok")]), ending, (b"\x18", []))
+    desk.stage.connect(desk.soon())
+    with pytest.raises(StageError, match=r"\$23"):
+        desk.stage.home(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_switch_still_closed_after_homing_is_refused() -> None:
+    ending = (b"?", [status("Idle", -2.0, "|Pn:X")])
+    desk = Desk(*greeting(), (b"$H\n", [(2.0, b"ok")]), ending, (b"\x18", []))
+    desk.stage.connect(desk.soon())
+    with pytest.raises(StageError, match=r"\$27"):
+        desk.stage.home(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_person_can_say_where_the_carriage_is() -> None:
+    desk = Desk(*greeting(state="Idle"), homing="never")
+    desk.stage.connect(desk.soon())
+    desk.line.extend((b"?", [status("Idle", 0.0)]))
+    desk.stage.take_position(30.0)
+    desk.line.extend((MOVE % b"-1.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -1.0)]))
+    assert desk.stage.move_to(31.0, desk.soon()).position_mm == pytest.approx(31.0)
+    desk.line.assert_consumed()
+
+
+# -- Moving -----------------------------------------------------------------------------------
+
+
+def test_a_move_is_over_when_its_dwell_is_answered() -> None:
+    desk = homed_desk()
+    answers = [(0.003, b"ok"), (0.28, b"ok")]
+    desk.line.extend((MOVE % b"-12.0000", answers), (b"?", [status("Idle", -12.0)]))
+    begun = desk.clock.now()
+    arrival = desk.stage.move_to(10.0, desk.soon())
+    assert arrival.arrived
+    assert arrival.position_mm == pytest.approx(10.0)
+    assert arrival.time_s - begun == pytest.approx(0.283)
+    desk.line.assert_consumed()
+
+
+@pytest.mark.parametrize(
+    ("changes", "position", "sent"),
+    [
+        ({"offset_mm": 5.0, "travel_mm": 60.0}, 10.0, b"-17.0000"),
+        ({"inverted": True}, 10.0, b"-88.0000"),
+        ({"inverted": True, "travel_mm": 60.0}, 60.0, b"-2.0000"),
+        ({"offset_mm": 5.0, "travel_mm": 60.0, "inverted": True}, 60.0, b"-7.0000"),
+    ],
+)
+def test_the_rail_lies_as_it_is_set(changes: dict[str, Any], position: float, sent: bytes) -> None:
+    approach = []
+    if "offset_mm" in changes:  # homing then ends at the near end of the rail
+        approach = [(MOVE % b"-7.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -7.0)])]
+    desk = Desk(*greeting(), *HOMING, *approach, **changes)
+    desk.stage.connect(desk.soon())
+    desk.stage.home(desk.soon())
+    ends = [status("Idle", float(sent))]
+    desk.line.extend((MOVE % sent, [b"ok", b"ok"]), (b"?", ends))
+    arrival = desk.stage.move_to(position, desk.soon())
+    assert arrival.position_mm == pytest.approx(position)
+    desk.line.assert_consumed()
+
+
+def test_a_stage_that_homes_to_its_negative_end_moves_away_from_there() -> None:
+    settings = with_setting(23, "1")
+    ending = (b"?", [status("Idle", -98.0)])
+    desk = Desk(*greeting(settings=settings), (b"$H\n", [(2.0, b"ok")]), ending)
+    desk.stage.connect(desk.soon())
+    desk.stage.home(desk.soon())
+    desk.line.extend((MOVE % b"-88.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -88.0)]))
+    assert desk.stage.move_to(10.0, desk.soon()).position_mm == pytest.approx(10.0)
+    desk.line.assert_consumed()
+
+
+@pytest.mark.parametrize("position", [nan, inf, -inf, -0.01, 96.01, 1e9])
+def test_nothing_is_sent_for_a_position_off_the_rail(position: float) -> None:
+    desk = homed_desk()
+    with pytest.raises(StageError, match="off the rail"):
+        desk.stage.move_to(position, desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_hair_of_rounding_beyond_the_rail_is_taken_back() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-98.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -98.0)]))
+    assert desk.stage.move_to(96.0000005, desk.soon()).position_mm == pytest.approx(96.0)
+    desk.line.assert_consumed()
+
+
+def test_a_refused_motion_is_an_error_and_nothing_is_owed_afterwards() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [b"error:20", b"ok"]))
+    with pytest.raises(StageError, match="error:20"):
+        desk.stage.move_to(10.0, desk.soon())
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -12.0)]))
+    assert desk.stage.move_to(10.0, desk.soon()).arrived
+    desk.line.assert_consumed()
+
+
+def test_a_move_that_is_late_goes_on_and_where_tells_how_it_went() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-52.0000", [b"ok"]))
+    deadline = desk.soon(0.2)
+    arrival = desk.stage.move_to(50.0, deadline)
+    assert not arrival.arrived
+    assert desk.clock.now() <= deadline
+    with pytest.raises(StageError, match="still busy"):
+        desk.stage.move_to(0.0, desk.soon(0.0))
+    desk.line.extend((b"?", [status("Run", -30.0), (0.5, b"ok")]))
+    arrival = desk.stage.where(desk.soon(0.1))
+    assert arrival.position_mm == pytest.approx(28.0)
+    assert not arrival.arrived
+    desk.clock.sleep_until(desk.soon(1.0))
+    desk.line.extend((b"?", [status("Idle", -52.0)]))
+    arrival = desk.stage.where(desk.soon(0.1))
+    assert arrival.arrived
+    assert arrival.position_mm == pytest.approx(50.0)
+    desk.line.assert_consumed()
+
+
+def test_an_ok_that_was_garbled_does_not_hold_the_stage_up() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"o\xffk"]))
+    assert not desk.stage.move_to(10.0, desk.soon(0.5)).arrived
+    desk.line.extend((b"?", [status("Idle", -12.0)]))
+    arrival = desk.stage.where(desk.soon(0.5))
+    assert arrival.arrived
+    assert arrival.position_mm == pytest.approx(10.0)
+    desk.line.assert_consumed()
+
+
+def test_an_idle_board_that_has_not_begun_to_move_is_not_taken_for_standing() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-52.0000", []))
+    assert not desk.stage.move_to(50.0, desk.soon(0.01)).arrived
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    assert not desk.stage.where(desk.soon(0.5)).arrived
+    with pytest.raises(StageError, match="still busy"):
+        desk.stage.move_to(1.0, desk.soon())
+    desk.line.extend((b"?", [b"ok", status("Run", -2.5)]))
+    assert not desk.stage.where(desk.soon(0.5)).arrived
+    desk.line.extend((b"?", [b"ok", status("Idle", -52.0)]))
+    assert desk.stage.where(desk.soon(0.5)).arrived
+    desk.line.assert_consumed()
+
+
+def test_a_move_that_the_board_never_got_is_given_up_after_a_while() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-52.0000", []))
+    assert not desk.stage.move_to(50.0, desk.soon(0.01)).arrived
+    for standing in (False, False, True):
+        desk.line.extend((b"?", [status("Idle", -2.0)]))
+        arrival = desk.stage.where(desk.soon(0.5))
+        assert arrival.arrived == standing
+        assert arrival.position_mm == 0.0
+        desk.clock.sleep_until(desk.soon(0.4))
+    desk.line.assert_consumed()
+
+
+def test_an_ok_that_came_from_elsewhere_is_not_taken_for_an_arrival() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Run", -5.0)]))
+    arrival = desk.stage.move_to(10.0, desk.soon(0.5))
+    assert not arrival.arrived
+    assert arrival.position_mm == pytest.approx(3.0)
+    with pytest.raises(StageError, match="still busy"):
+        desk.stage.move_to(20.0, desk.soon(0.5))
+    desk.line.assert_consumed()
+
+
+def test_the_report_of_an_earlier_question_is_not_taken_for_todays() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [(0.5, status("Idle", -2.0))]))
+    with pytest.raises(StageError, match="does not answer"):
+        desk.stage.where(desk.soon(0.1))
+    desk.line.extend((b"\n", [b"ok"]), (b"?", [status("Idle", -40.0)]))
+    assert desk.stage.where(desk.soon(1.0)).position_mm == pytest.approx(38.0)
+    desk.line.assert_consumed()
+
+
+def test_settling_is_part_of_a_move() -> None:
+    desk = homed_desk(settling_s=0.05)
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -12.0)]))
+    begun = desk.clock.now()
+    arrival = desk.stage.move_to(10.0, desk.soon())
+    assert arrival.time_s - begun == pytest.approx(0.052)
+    desk.line.extend((MOVE % b"-22.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -22.0)]))
+    deadline = desk.soon(0.02)
+    assert not desk.stage.move_to(20.0, deadline).arrived
+    assert desk.clock.now() <= deadline
+    desk.line.extend((b"?", [status("Idle", -22.0)]))
+    assert not desk.stage.where(desk.soon(0.01)).arrived
+    desk.clock.sleep_until(desk.soon(0.05))
+    desk.line.extend((b"?", [status("Idle", -22.0)]))
+    assert desk.stage.where(desk.soon(0.01)).arrived
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_reports_work_positions_is_understood_by_its_offset() -> None:
+    desk = homed_desk()
+    work = b"<Idle|WPos:-7.000,0.000,0.000|FS:0,0>"
+    offset = b"<Idle|WPos:-7.000,0.000,0.000|FS:0,0|WCO:-5.000,0.000,0.000>"
+    desk.line.extend((b"?", [work]), (b"?", [offset]))
+    assert desk.stage.where(desk.soon()).position_mm == pytest.approx(10.0)
+    desk.line.assert_consumed()
+
+
+# -- Losing it --------------------------------------------------------------------------------
+
+
+def test_a_banner_in_mid_run_loses_the_stage() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"", BANNER, LOCKED]))
+    with pytest.raises(StageLostError, match="reset in mid-run"):
+        desk.stage.move_to(10.0, desk.soon())
+    assert not desk.stage.is_homed
+    with pytest.raises(StageLostError, match="recovered before it moves"):
+        desk.stage.move_to(10.0, desk.soon())
+    with pytest.raises(StageLostError):
+        desk.stage.where(desk.soon())
+
+
+def test_a_banner_between_two_moves_is_seen_before_the_next() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"", [BANNER]))
+    desk.clock.sleep_until(desk.soon(1.0))
+    with pytest.raises(StageLostError, match="reset in mid-run"):
+        desk.stage.move_to(10.0, desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_report_of_alarm_loses_the_stage_even_if_its_line_was_missed() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [status("Alarm", -30.0)]))
+    with pytest.raises(StageLostError, match="locked by an alarm"):
+        desk.stage.where(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_board_on_hold_is_told() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [status("Hold:0", -30.0)]))
+    with pytest.raises(StageError, match="Hold"):
+        desk.stage.where(desk.soon())
+
+
+def test_a_board_that_falls_silent_is_lost_after_a_second() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", []))
+    with pytest.raises(StageError, match="does not answer") as first:
+        desk.stage.where(desk.soon(0.3))
+    assert not isinstance(first.value, StageLostError)
+    desk.line.extend((b"\n", []))
+    with pytest.raises(StageLostError, match="has not answered for"):
+        desk.stage.where(desk.soon(0.8))
+
+
+def test_an_unplugged_board_is_closed_at_once() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", UNPLUGGED]))
+    with pytest.raises(StageLostError, match="gone"):
+        desk.stage.move_to(10.0, desk.soon())
+    assert not desk.line.is_open
+
+
+# -- Stopping ---------------------------------------------------------------------------------
+
+
+def moving_desk() -> Desk:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-92.0000", [b"ok"]))
+    assert not desk.stage.move_to(90.0, desk.soon(0.1)).arrived
+    return desk
+
+
+def test_a_stop_in_motion_decelerates_and_keeps_the_position() -> None:
+    desk = moving_desk()
+    desk.line.extend(
+        (b"?", [status("Run", -20.0)]),
+        (b"!", []),
+        (b"?", [status("Hold:1", -22.0)]),
+        (b"?", [status("Hold:0", -23.0)]),
+        (b"\x18", [b"ok", b"", BANNER]),
+        (b"?", [status("Idle", -23.0)]),
+    )
+    desk.stage.stop()
+    assert desk.stage.is_homed
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -12.0)]))
+    assert desk.stage.move_to(10.0, desk.soon()).arrived
+    desk.line.assert_consumed()
+
+
+def test_a_stop_at_a_stand_sends_nothing_but_a_question() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    desk.stage.stop()
+    desk.line.assert_consumed()
+
+
+def test_a_stop_that_ends_in_an_alarm_loses_the_stage() -> None:
+    desk = moving_desk()
+    desk.line.extend(
+        (b"?", [status("Run", -20.0)]),
+        (b"!", []),
+        (b"?", [status("Hold:0", -23.0)]),
+        (b"\x18", [b"ALARM:3", (0.5, BANNER), LOCKED]),
+        (b"?", [status("Alarm", -23.0)]),
+    )
+    with pytest.raises(StageLostError, match="ALARM:3"):
+        desk.stage.stop()
+    assert not desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_closing_stops_first_and_lets_go_of_the_port_in_any_case() -> None:
+    desk = moving_desk()
+    desk.line.extend((b"?", [UNPLUGGED]))
+    desk.stage.close()
+    assert not desk.line.is_open
+    with pytest.raises(StageLostError, match="closed"):
+        desk.stage.move_to(1.0, desk.soon())
+    desk.line.assert_consumed()
+
+
+# -- Recovering -------------------------------------------------------------------------------
+
+ALARM_1 = (0.01, b"ALARM:1")
+CALL = (0.5, b"[MSG:Reset to continue]")
+
+
+def trip(desk: Desk) -> None:
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", ALARM_1]))
+    with pytest.raises(StageLostError, match="limit switch"):
+        desk.stage.move_to(10.0, desk.soon())
+
+
+RECOVERY = [
+    (b"\x18", [b"ok", b"", BANNER, LOCKED]),
+    (b"?", [status("Alarm", -12.0)]),
+    (b"$I\n", BUILD),
+    (b"$$\n", SETTINGS),
+    *HOMING,
+]
+
+
+def test_a_limit_alarm_is_cleared_by_a_reset_that_waits_to_be_called_for() -> None:
+    desk = homed_desk()
+    trip(desk)
+    # The board would swallow a reset before its call: the script's clock tells that it waited.
+    desk.line.extend((b"", [CALL]), *RECOVERY)
+    called = desk.clock.now() + 0.5
+    desk.stage.recover(desk.soon())
+    assert desk.clock.now() > called
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_a_second_limit_alarm_is_not_forgiven() -> None:
+    desk = homed_desk()
+    trip(desk)
+    desk.line.extend((b"", [CALL]), *RECOVERY)
+    desk.stage.recover(desk.soon())
+    trip(desk)
+    with pytest.raises(StageError, match="second time: check the switch"):
+        desk.stage.recover(desk.soon())
+    with pytest.raises(StageError, match="second time"):
+        desk.stage.recover(desk.soon())
+
+
+def test_two_limit_alarms_far_apart_are_both_forgiven() -> None:
+    desk = homed_desk()
+    for _ in range(2):
+        trip(desk)
+        desk.line.extend((b"", [CALL]), *RECOVERY)
+        desk.stage.recover(desk.soon())
+        desk.clock.sleep_until(desk.soon(601.0))
+    desk.line.assert_consumed()
+
+
+def test_after_a_board_reset_it_is_homed_again() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [BANNER, LOCKED]))
+    with pytest.raises(StageLostError):
+        desk.stage.where(desk.soon())
+    desk.line.extend(
+        (b"?", [status("Alarm", 0.0)]),
+        (b"\x18", [BANNER, LOCKED]),
+        (b"?", [status("Alarm", 0.0)]),
+        *RECOVERY[2:],
+    )
+    desk.stage.recover(desk.soon())
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_a_stage_that_is_fine_is_left_alone() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [status("Idle", -30.0)]))
+    desk.stage.recover(desk.soon())
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_recovery_does_not_home_where_homing_has_to_be_agreed_to() -> None:
+    desk = homed_desk(homing="ask")
+    trip(desk)
+    desk.confirmed = False
+    desk.line.extend((b"", [CALL]), *RECOVERY[:-2])
+    with pytest.raises(StageError, match="nobody has agreed"):
+        desk.stage.recover(desk.soon())
+    with pytest.raises(StageError, match="not homed"):
+        desk.stage.move_to(1.0, desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_an_unplugged_board_is_opened_again_and_homed() -> None:
+    desk = homed_desk(opens=2)
+    desk.line.extend((b"?", [UNPLUGGED]))
+    with pytest.raises(StageLostError):
+        desk.stage.where(desk.soon())
+    desk.line.extend(*greeting(), *HOMING)
+    desk.stage.recover(desk.soon())
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_another_board_in_its_place_is_refused_for_good() -> None:
+    desk = homed_desk(opens=2)
+    desk.line.extend((b"?", [UNPLUGGED]))
+    with pytest.raises(StageLostError):
+        desk.stage.where(desk.soon())
+    desk.line.extend(*greeting(settings=with_setting(100, "160.000"))[:4])
+    with pytest.raises(StageError, match=r"other settings \(\$100\)"):
+        desk.stage.recover(desk.soon())
+    with pytest.raises(StageError, match="other settings"):
+        desk.stage.recover(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_rehoming_becomes_due() -> None:
+    desk = homed_desk(rehome_every_s=60.0)
+    assert not desk.stage.rehoming_is_due
+    desk.clock.sleep_until(desk.soon(60.0))
+    assert desk.stage.rehoming_is_due
+    assert not homed_desk().stage.rehoming_is_due
+
+
+def test_a_latency_sample_is_as_long_as_a_move() -> None:
+    assert len(COMMENT) == len(MOVE % b"-100.0000")
