@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from macontrol.config.errors import HardwareError, MacontrolError, UsageError
 from macontrol.controller.policy import Decision
 from macontrol.controller.realtime import RealtimeReport
 from macontrol.controller.record import EventKind
-from macontrol.controller.runfile import read_run
+from macontrol.controller.runfile import RunFileRecorder, read_run
 from macontrol.daemon import Daemon, RunOptions
 from macontrol.hal import Arrival, StageError
 from macontrol.sim.bench import SimulatedStage
@@ -390,6 +391,24 @@ class TestEnding:
         assert stops
         assert signal.getsignal(number) is before
 
+    def test_the_stage_is_stopped_before_anything_is_waited_for(
+        self,
+        paper: Config,
+        tmp_path: Path,
+        stops: list[float],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        stopped_before: list[bool] = []
+        real = RunFileRecorder.close
+
+        def close(recorder: RunFileRecorder, timeout: float = 5.0) -> None:
+            stopped_before.append(bool(stops))
+            real(recorder, timeout)
+
+        monkeypatch.setattr(RunFileRecorder, "close", close)
+        assert Daemon(paper, options(run_file=tmp_path / "run.sqlite")).run() == 0
+        assert stopped_before == [True]
+
     def test_a_second_signal_ends_it_in_the_slot(
         self,
         paper: Config,
@@ -472,7 +491,7 @@ class TestSignals:
             os.kill(os.getpid(), signal.SIGTERM)
             signals.on_stop(lambda: called.append(1))
             assert called == [1]
-            with pytest.raises(ForcedStop):
+            with pytest.raises(ForcedStop), suppress(Exception):  # no handler of errors keeps it
                 os.kill(os.getpid(), signal.SIGTERM)
 
 
