@@ -351,6 +351,12 @@ def _contradictions(config: Config) -> list[str]:
             f"survey.samples: {config.survey.samples} samples for {config.grid_size} grid "
             f"positions; set it to at most {config.grid_size}"
         )
+    if algorithm.policy == "sweep-and-hold" and algorithm.sweep_period <= config.survey.samples:
+        found.append(
+            f"algorithm.sweep_period: a period of {algorithm.sweep_period} slots is over before a "
+            f"sweep of survey.samples = {config.survey.samples} is, so nothing is ever held; set "
+            f"it above {config.survey.samples}"
+        )
     if config.change_points >= config.run.horizon and config.drift.model == "piecewise":
         found.append(
             f"drift.change_points: {config.change_points} change points do not fit into "

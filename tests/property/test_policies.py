@@ -31,7 +31,7 @@ def configs(draw: st.DrawFn, policy: str) -> Config:
         algorithm__window=draw(st.integers(1, 12)),
         algorithm__margin=draw(st.sampled_from([0.0, 0.1, 1.0])),
         algorithm__search=draw(st.sampled_from(["global", "local"])),
-        algorithm__sweep_period=draw(st.integers(1, 12)),
+        algorithm__sweep_period=draw(st.integers(3, 12)),
         algorithm__epsilon=draw(st.sampled_from([0.0, 0.5, 1.0])),
         physical__region_length=steps * spacing,
         physical__actuator_speed_m_per_s=100.0,

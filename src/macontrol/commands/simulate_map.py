@@ -18,8 +18,10 @@ from macontrol.commands.shared_arguments import (
     positive_int,
     seed_number,
 )
+from macontrol.config.errors import UsageError
 from macontrol.sim.rewardmap import simulate_map, variation_budget
 
+_LARGEST_GIB = 4
 SUMMARY = "write a simulated world that policies can be replayed on"
 
 
@@ -44,6 +46,13 @@ def main(arguments: argparse.Namespace) -> int:
     config = config_from(
         arguments, *(f"{key}={value}" for key, value in chosen.items() if value is not None)
     )
+    size_gib = 8 * config.run.horizon * config.grid_size / 2**30
+    if size_gib > _LARGEST_GIB:
+        most = int(_LARGEST_GIB * 2**30 / (8 * config.grid_size))
+        raise UsageError(
+            f"--slots {config.run.horizon}: the map would take {size_gib:.0f} GiB; at "
+            f"{config.grid_size} positions at most {most} slots fit into {_LARGEST_GIB} GiB"
+        )
     world = simulate_map(config, config.run.seed, config.run.horizon)
     world.save(arguments.out, seed=config.run.seed, config=config)
     slots, positions = world.reward.shape
