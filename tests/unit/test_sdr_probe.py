@@ -121,17 +121,31 @@ def test_a_slot_is_measured_over_its_interval(bench: Bench, probe: SdrProbe) -> 
     bench.run(0.1)
     (measurement,) = collected(probe)
     assert (measurement.slot, measurement.valid, measurement.reason) == (7, True, "")
-    assert measurement.reward == pytest.approx(SHARE * log2(100), abs=5 * measurement.uncertainty)
+    assert measurement.reward == pytest.approx(SHARE * log2(100), abs=0.1)
     assert 0.005 < measurement.uncertainty < 0.03
 
 
-def test_the_guards_keep_the_neighbouring_time_out(bench: Bench, probe: SdrProbe) -> None:
-    bench.run(0.05, power=0.1)
+@pytest.mark.parametrize(("before", "after"), [(0.1, FLOOR * 4), (FLOOR * 4, 0.1)])
+def test_the_guards_keep_the_neighbouring_time_out(
+    bench: Bench, probe: SdrProbe, before: float, after: float
+) -> None:
+    """The tolerance is fixed: the stated uncertainty would grow with what the guards let in."""
+    bench.run(0.05, power=before)
     probe.request(1, bench.time_s - 0.004, bench.time_s + 0.104)
     bench.run(0.1, power=FLOOR * 4)
-    bench.run(0.05, power=0.1)
+    bench.run(0.05, power=after)
     (measurement,) = collected(probe)
-    assert measurement.reward == pytest.approx(SHARE * 2, abs=5 * measurement.uncertainty)
+    assert measurement.reward == pytest.approx(SHARE * 2, abs=0.1)
+
+
+def test_with_a_lead_a_quick_radio_answers_before_the_interval_ends(bench: Bench) -> None:
+    probe = probe_on(bench, noise_floor=-40.0, lead_s=0.03)
+    begin = bench.time_s
+    probe.request(1, begin, begin + 0.1)
+    bench.run(0.07)
+    assert collected(probe)[0].valid
+    assert bench.time_s < begin + 0.1
+    probe.close()
 
 
 def test_older_samples_never_stand_in(bench: Bench, probe: SdrProbe) -> None:
