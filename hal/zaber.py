@@ -15,19 +15,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from math import ceil, floor, inf, isfinite, nan
+from math import ceil, floor, inf, nan
 from typing import NoReturn, TypeVar
 
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.clock import Clock
-from macontrol.hal.serial_line import (
-    Line,
-    LineLostError,
-    SerialLine,
-    TrafficLog,
-    open_with_back_off,
-)
+from macontrol.hal.serial_line import Line, LineLostError, TrafficLog, open_with_back_off
+from macontrol.hal.serial_stage import open_port, require_leave_to_home, require_on_rail
 from macontrol.hal.slot_plan import motion_time_s
 from macontrol.hal.stage import Arrival, StageDescription, StageError, StageLostError
 from macontrol.hal.zaber_device import (
@@ -54,9 +49,6 @@ from macontrol.hal.zaber_protocol import (
     voids_position,
     whole_number,
 )
-
-ROUNDING_MM = 1e-6
-"""Commands may exceed the rail by this much of rounding; they are then taken back to its end."""
 
 _ANSWER_S = 0.5
 _ATTEMPTS = 4
@@ -100,7 +92,7 @@ class ZaberStage:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._open_line = open_line or (lambda: self._open_port(log))
+        self._open_line = open_line or (lambda: open_port(settings, clock, log))
         self._confirm_homing = confirm_homing
         self._number = AXES.index(settings.axis) + 1
         self._line: Line | None = None
@@ -299,7 +291,7 @@ class ZaberStage:
         The carriage then stands at the end of the usable rail that is nearer to the sensor.
         """
         self._refuse_if_lost()
-        self._ask_leave_to_home()
+        require_leave_to_home(self._settings, self._confirm_homing)
         self._forget_position(None)
         self._in_handshake = True  # it says all the while that it is not homed
         try:
@@ -319,19 +311,6 @@ class ZaberStage:
             end = self.description.travel_mm if self._settings.inverted else 0.0
             if not self.move_to(end, deadline_s).arrived:
                 raise StageError("the carriage did not get from its sensor to the usable rail")
-
-    def _ask_leave_to_home(self) -> None:
-        if self._settings.homing == "never":
-            raise StageError(
-                'the stage must be homed before it moves, and stage.homing = "never" forbids it'
-            )
-        if self._settings.homing == "ask" and not (
-            self._confirm_homing is not None and self._confirm_homing()
-        ):
-            raise StageError(
-                "the stage must be homed before it moves, and nobody has agreed to it: "
-                'stage.homing is "ask"; agree when asked, or set it to "allow"'
-            )
 
     def _run_homing(self, deadline_s: float) -> int:
         """Home; where it stands then, in microsteps."""
@@ -385,9 +364,7 @@ class ZaberStage:
         """Move to a position (mm) and wait for the arrival, at the longest until the deadline."""
         self._refuse_if_lost()
         self._refuse_if_not_homed()
-        travel = self.description.travel_mm
-        if not -ROUNDING_MM <= position_mm <= travel + ROUNDING_MM:  # nor does NaN pass
-            raise StageError(f"{position_mm!r} mm is off the rail [0, {travel:g}]")
+        require_on_rail(position_mm, self.description.travel_mm)
         before = self._demand_status(deadline_s)
         if before.busy:
             raise StageError(self._why_busy(before))
@@ -541,17 +518,6 @@ class ZaberStage:
         return True
 
     # -- Talking ------------------------------------------------------------------------------
-
-    def _open_port(self, log: TrafficLog | None) -> Line:
-        settings = self._settings
-        return SerialLine(
-            settings.port,
-            settings.baud_rate,
-            self._clock,
-            dtr=settings.dtr,
-            rts=settings.rts,
-            log=log,
-        )
 
     def _soon(self, deadline_s: float) -> float:
         return min(deadline_s, self._clock.now() + _ANSWER_S)
@@ -710,8 +676,6 @@ class ZaberStage:
 
     def _to_device(self, position_mm: float) -> int:
         """The microstep nearest to a position, which is on the rail whatever the rounding."""
-        if not isfinite(position_mm):
-            raise StageError(f"{position_mm!r} mm is no position")
         along = min(max(round(position_mm / self.axis.microstep_mm), 0), self._length)
         along = self._length - along if self._settings.inverted else along
         away = -1 if self.axis.homes_positive else 1

@@ -19,7 +19,7 @@ from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.clock import WallClock
 from macontrol.hal import Arrival, StageError
 from macontrol.hal.serial_line import LineError
-from macontrol.hal.slot_plan import motion_time_s
+from macontrol.hal.slot_plan import motion_time_s, plan_slot
 from macontrol.hal.zaber import ZaberStage
 from macontrol.sim.virtual_zaber import MICROSTEP_MM, VirtualZaber
 
@@ -172,10 +172,27 @@ def test_a_move_that_is_late_goes_on(stage: ZaberStage) -> None:
     assert wait_for_rest(stage).position_mm == pytest.approx(far, abs=1e-6)
 
 
+def test_moves_of_a_planned_stroke_are_over_within_the_planned_time(stage: ZaberStage) -> None:
+    """Most of them: a busy machine delays some."""
+    stroke = whole_steps(stage, 2.0)
+    plan = plan_slot(
+        stage.description, actuation_time_s=10.0, slot_duration_s=20.0, stroke_mm=stroke
+    )
+    arrived = 0
+    for slot in range(21):
+        target = 10.0 * stroke if slot % 2 else 11.0 * stroke
+        if slot == 0:
+            stage.move_to(target, soon())
+            continue
+        arrived += stage.move_to(target, soon(plan.smallest_actuation_s)).arrived
+        wait_for_rest(stage)
+    assert arrived > 10, f"{arrived} of 20 within {plan.smallest_actuation_s:.4f} s"
+
+
 def test_a_stop_keeps_the_position(bench: Bench, stage: ZaberStage) -> None:
     stage.move_to(0.0, soon())
     far = whole_steps(stage, 0.9 * stage.description.travel_mm)
-    assert not stage.move_to(far, soon(0.3)).arrived
+    assert not stage.move_to(far, soon(0.5)).arrived
     stage.stop()
     assert stage.is_homed
     arrival = wait_for_rest(stage)
