@@ -217,16 +217,19 @@ class ZaberStage:
         self._bring_to_a_stand(min(deadline_s, self._clock.now() + _STOP_S))
 
     def _bring_to_a_stand(self, deadline_s: float) -> _Status:
-        """Stop it, again if need be, and wait until it stands; StageError if it does not."""
-        self._post("stop")
+        """Stop it, and wait until it stands; StageError if it does not.
+
+        A stop is sent again only if it was not answered: one that reaches a motor while it slows
+        down may halt it at once, and cost it steps.
+        """
+        heard = False
+        while not heard and self._clock.now() < deadline_s:
+            heard = self._ask("stop", self._soon(deadline_s)) is not None
         while self._clock.now() < deadline_s:
             status = self._status(self._soon(deadline_s))
-            if status is None:
-                self._post("stop")  # the first may not have been understood
-            elif not status.busy:
+            if status is not None and not status.busy:
                 return status
-            else:
-                self._listen(min(deadline_s, self._clock.now() + 10 * _SHORTEST_LOOK_S))
+            self._listen(min(deadline_s, self._clock.now() + 10 * _SHORTEST_LOOK_S))
         raise StageError(f"{self._settings.port}: the device could not be stopped")
 
     def _identify(self, deadline_s: float) -> None:
@@ -447,7 +450,7 @@ class ZaberStage:
         if self._line is None:
             return
         if self._lost is not None:
-            self._post("stop")
+            self._stop_blindly()
             return
         try:
             status = self._bring_to_a_stand(self._clock.now() + _STOP_S)
@@ -459,6 +462,16 @@ class ZaberStage:
             self._reported_mm = self._to_rail(status.position)
         if self._still_at_s == inf:
             self._still_at_s = self._clock.now() + self._settings.settling_s
+
+    def _stop_blindly(self) -> None:
+        """Stop a stage whose position is not known: what its flags say does not matter."""
+        self._in_handshake = True
+        try:
+            for _ in range(_ATTEMPTS):
+                if self._ask("stop", self._clock.now() + _ANSWER_S) is not None:
+                    return
+        finally:
+            self._in_handshake = False
 
     def close(self) -> None:
         """Stop, and let go of the port."""

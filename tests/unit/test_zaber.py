@@ -11,6 +11,16 @@ from zaber_bench import UNPLUGGED, Desk, homed_desk, summed
 from macontrol.config.errors import ConfigError
 from macontrol.hal import StageError, StageLostError
 
+
+def stalled_desk(**changes: Any) -> Desk:
+    desk = homed_desk(**changes)
+    desk.expects("get pos", "OK IDLE FS 500")
+    desk.play()
+    with pytest.raises(StageLostError):
+        desk.stage.where(desk.soon())
+    return desk
+
+
 # -- Connecting -------------------------------------------------------------------------------
 
 
@@ -567,9 +577,10 @@ def test_a_stop_keeps_the_position() -> None:
 def test_a_stop_that_is_not_answered_is_sent_again() -> None:
     desk = homed_desk()
     desk.expects("stop")
+    desk.expects("stop", "OK BUSY -- 0")
     desk.expects("get pos")
-    desk.expects("stop", "OK IDLE -- 0")
-    desk.expects("get pos", "OK IDLE -- 4000")
+    desk.expects("get pos", "OK BUSY NI 4000")
+    desk.expects("get pos", "OK IDLE NI 4000")
     desk.play()
     desk.stage.stop()
     assert desk.stage.is_homed
@@ -578,15 +589,25 @@ def test_a_stop_that_is_not_answered_is_sent_again() -> None:
 
 def test_a_device_that_cannot_be_stopped_is_lost() -> None:
     desk = homed_desk()
-    desk.expects("stop")
     for _ in range(10):
-        desk.expects("get pos")
         desk.expects("stop")
     desk.play()
     begun = desk.clock.now()
     with pytest.raises(StageLostError, match="could not be stopped"):
         desk.stage.stop()
     assert desk.clock.now() - begun < 6.0
+    desk.finish()
+
+
+def test_a_lost_stage_is_stopped_all_the_same() -> None:
+    desk = stalled_desk()
+    desk.expects("stop")
+    desk.expects("stop", "OK IDLE FS 0")
+    desk.expects("stop", "OK IDLE FS 0")
+    desk.play()
+    desk.stage.stop()
+    desk.stage.close()
+    assert not desk.line.is_open
     desk.finish()
 
 
@@ -603,15 +624,6 @@ def test_closing_stops_the_motion_and_lets_go_of_the_port() -> None:
 
 
 # -- Recovering -------------------------------------------------------------------------------
-
-
-def stalled_desk(**changes: Any) -> Desk:
-    desk = homed_desk(**changes)
-    desk.expects("get pos", "OK IDLE FS 500")
-    desk.play()
-    with pytest.raises(StageLostError):
-        desk.stage.where(desk.soon())
-    return desk
 
 
 def test_a_sound_stage_is_left_as_it_is() -> None:
