@@ -46,7 +46,7 @@ from macontrol.display.output import Output
 from macontrol.display.summary import print_summary, summarise
 from macontrol.hal import Backend, Clock, StageError
 from macontrol.recorders import Fanout, PositionKeeper
-from macontrol.serial_bench import SerialBench
+from macontrol.serial_bench import SerialBench, may_home
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.regret import MAX_REGRET_SLOTS, regret_of_run
 from macontrol.sim.faults import FaultPlan, FaultyBackend
@@ -216,13 +216,8 @@ class Daemon:
         return survey
 
     def _confirm_homing(self) -> bool:
-        """Leave to home: given on the command line, or by a person at the terminal."""
-        if self._options.yes:
-            return True
-        if not (sys.stdin.isatty() and self._output.is_terminal):
-            return False
-        answer = input("The stage will move to its limit switch. Is the rail clear? [y/N] ")
-        return answer.strip().lower() in ("y", "yes")
+        at_terminal = sys.stdin.isatty() and self._output.is_terminal
+        return may_home(yes=self._options.yes, at_terminal=at_terminal)
 
     def _note(self, text: str) -> None:
         """Tell how the bench comes up, before the display is there."""

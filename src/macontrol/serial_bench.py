@@ -9,19 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Protocol
 
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError
-from macontrol.hal import Clock, Probe, Stage
+from macontrol.hal import Clock, Stage, StageDescription
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.rtl_tcp import RtlTcpStream
-from macontrol.hal.sdr_probe import SdrProbe
-from macontrol.hal.slot_plan import plan_slot
+from macontrol.hal.sdr_probe import IQStream, SdrProbe
+from macontrol.hal.serial_line import TrafficLog
+from macontrol.hal.slot_plan import SlotPlan, plan_slot
+from macontrol.hal.soapy import SoapyStream
 from macontrol.hal.zaber import ZaberStage
 
 _CONNECT_S = 30.0
 # The driver itself knows how long homing may take; this is only an end to all patience.
 _HOME_S = 3600.0
+
+
+class SerialStage(Stage, Protocol):
+    """A stage behind a serial port: it is connected and homed before it is used."""
+
+    @property
+    def latencies_s(self) -> tuple[float, ...]:
+        """Get how long it took to answer when it was connected."""
+        ...
+
+    def connect(self, deadline_s: float) -> None:
+        """Meet the board; nothing moves."""
+        ...
+
+    def home(self, deadline_s: float) -> None:
+        """Find where it is, if homing is allowed."""
+        ...
 
 
 class SerialBench:
@@ -34,24 +54,26 @@ class SerialBench:
         *,
         confirm_homing: Callable[[], bool],
         tell: Callable[[str], None],
+        log: TrafficLog | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._tell = tell
         driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
-        self._stage: GrblStage | ZaberStage = driver(
-            config.stage, clock, confirm_homing=confirm_homing
+        self._stage: SerialStage = driver(
+            config.stage, clock, confirm_homing=confirm_homing, log=log
         )
-        stream = RtlTcpStream(config.probe, clock)
+        radio = SoapyStream if config.probe.driver == "soapy" else RtlTcpStream
+        stream: IQStream = radio(config.probe, clock)
         share = config.physical.transmission_share
         self._probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> SerialStage:
         return self._stage
 
     @property
-    def probe(self) -> Probe:
+    def probe(self) -> SdrProbe:
         return self._probe
 
     def open(self, closing: ExitStack) -> None:
@@ -65,7 +87,7 @@ class SerialBench:
             f"{description.travel_mm:.1f} mm, "
             f"{description.speed_mm_per_s:g} mm/s, answers in {description.latency_s * 1e3:.1f} ms"
         )
-        self._check_plan()
+        check_plan(self._config, description)
         self._tell("homing the stage")
         self._stage.home(now() + _HOME_S)
         closing.callback(self._probe.close)
@@ -74,26 +96,35 @@ class SerialBench:
             floor = self._probe.measure_noise_floor()
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
 
-    def _check_plan(self) -> None:
-        """Refuse a rail that is too short, and slots that stage or radio cannot keep."""
-        config, physical, description = self._config, self._config.physical, self._stage.description
-        if config.rail_mm > description.travel_mm + 1e-6:
-            longest = description.travel_mm / physical.wavelength_mm
-            raise ConfigError(
-                f"physical.region_length: {physical.region_length:g} wavelengths are "
-                f"{config.rail_mm:.1f} mm, and the stage has {description.travel_mm:.1f} mm; set "
-                f"it to at most {longest:.4g}"
-            )
-        plan_slot(
-            description,
-            actuation_time_s=physical.actuation_time_s,
-            slot_duration_s=physical.slot_duration_s,
-            stroke_mm=physical.rho_max * physical.wavelength_mm,
-        )
-        interval = physical.slot_duration_s - physical.actuation_time_s
-        if shortcoming := config.probe.shortcoming(interval):
-            raise ConfigError(f"probe: {shortcoming}")
-
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
         """Nothing is known of a real rail before it was walked."""
         return
+
+
+def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
+    """Refuse a rail that is too short, and slots that stage or radio cannot keep."""
+    physical = config.physical
+    if config.rail_mm > stage.travel_mm + 1e-6:
+        longest = stage.travel_mm / physical.wavelength_mm
+        raise ConfigError(
+            f"physical.region_length: {physical.region_length:g} wavelengths are "
+            f"{config.rail_mm:.1f} mm, and the stage has {stage.travel_mm:.1f} mm; set "
+            f"it to at most {longest:.4g}"
+        )
+    interval = physical.slot_duration_s - physical.actuation_time_s
+    if shortcoming := config.probe.shortcoming(interval):
+        raise ConfigError(f"probe: {shortcoming}")
+    return plan_slot(
+        stage,
+        actuation_time_s=physical.actuation_time_s,
+        slot_duration_s=physical.slot_duration_s,
+        stroke_mm=physical.rho_max * physical.wavelength_mm,
+    )
+
+
+def may_home(*, yes: bool, at_terminal: bool) -> bool:
+    """Leave to home: given on the command line, or by a person at the terminal."""
+    if yes or not at_terminal:
+        return yes
+    answer = input("The stage will move to its limit switch. Is the rail clear? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")

@@ -7,14 +7,16 @@ import os
 from pathlib import Path
 
 from macontrol.commands.shared_arguments import (
+    add_bench_arguments,
     add_config_arguments,
+    bench_assignments,
     config_from,
     positive_int,
     positive_number,
+    refuse_bench_arguments,
     seed_number,
 )
 from macontrol.config.errors import UsageError
-from macontrol.config.probe_settings import parse_probe_option
 from macontrol.daemon import Daemon, RunOptions
 from macontrol.sim.faults import DEFAULT_FAULT_RATE
 
@@ -28,15 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="what stands behind the controller: a simulated bench, or a stage and a radio",
     )
-    bench = parser.add_argument_group("serial bench")
-    bench.add_argument("--stage", choices=("grbl", "zaber"), help="default: the config's, GRBL")
-    bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
-    bench.add_argument(
-        "--probe", metavar="RADIO", help="rtl_tcp://HOST:PORT (default: the config's)"
-    )
-    bench.add_argument(
-        "--yes", action="store_true", help="home the stage without asking: the rail is clear"
-    )
+    add_bench_arguments(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--slots", type=positive_int, metavar="N", help="run so many slots")
     length.add_argument(
@@ -75,15 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     serial = arguments.backend == "serial"
     _refuse_what_does_not_fit(arguments, serial=serial)
-    chosen = {} if arguments.seed is None else {"run.seed": str(arguments.seed)}
-    if arguments.port is not None:
-        chosen["stage.port"] = f'"{arguments.port}"'
-    if arguments.stage is not None:
-        chosen["stage.driver"] = f'"{arguments.stage}"'
-    if arguments.probe is not None:
-        radio = parse_probe_option(arguments.probe)
-        chosen |= {f"probe.{key}": f'"{value}"' for key, value in radio.items()}
-    config = config_from(arguments, *(f"{key}={value}" for key, value in chosen.items()))
+    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
+    config = config_from(arguments, *seed, *bench_assignments(arguments))
     name = os.path.realpath(config.stage.port) if serial else arguments.name or "sim"
     if arguments.regret and arguments.slots is None and arguments.duration is None:
         raise UsageError("--regret needs an end to the run: give --slots or --duration")
@@ -104,12 +91,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) -> None:
     """Options that say nothing of the chosen backend are mistakes."""
-    for_serial = ("stage", "port", "probe", "yes")
-    for_sim = ("fast", "regret", "faults", "name")
-    for option in for_sim if serial else for_serial:
+    if not serial:
+        refuse_bench_arguments(arguments)
+        return
+    for option in ("fast", "regret", "faults", "name"):
         if getattr(arguments, option):
-            other = "sim" if serial else "serial"
-            raise UsageError(f"--{option} goes with --backend {other}")
+            raise UsageError(f"--{option} goes with --backend sim")
 
 
 def _fault_plan(text: str) -> tuple[int, float]:

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from macontrol.config import Config, load_config, preset_names
+from macontrol.config.errors import UsageError
+from macontrol.config.probe_settings import parse_probe_option
 
 POLICIES = ("moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed")
 
@@ -30,6 +32,40 @@ def add_config_arguments(parser: argparse.ArgumentParser, *, policy: bool = Fals
         group.add_argument(
             "--policy", choices=POLICIES, help="the policy (default: the config's, MoveUCB)"
         )
+
+
+def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True) -> None:
+    """--stage, --port, --probe and, where the stage moves, --yes: the serial bench's options."""
+    bench = parser.add_argument_group("serial bench")
+    bench.add_argument("--stage", choices=("grbl", "zaber"), help="default: the config's, GRBL")
+    bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
+    bench.add_argument(
+        "--probe", metavar="RADIO", help="rtl_tcp://HOST:PORT (default: the config's)"
+    )
+    if consent:
+        bench.add_argument(
+            "--yes", action="store_true", help="home the stage without asking: the rail is clear"
+        )
+
+
+def refuse_bench_arguments(arguments: argparse.Namespace) -> None:
+    """Options of the serial bench say nothing of any other: given with one they are mistakes."""
+    for option in ("stage", "port", "probe", "yes"):
+        if getattr(arguments, option, None):
+            raise UsageError(f"--{option} goes with --backend serial")
+
+
+def bench_assignments(arguments: argparse.Namespace) -> list[str]:
+    """The settings that the serial bench's options stand for."""
+    chosen = {}
+    if arguments.port is not None:
+        chosen["stage.port"] = arguments.port
+    if arguments.stage is not None:
+        chosen["stage.driver"] = arguments.stage
+    if arguments.probe is not None:
+        radio = parse_probe_option(arguments.probe)
+        chosen |= {f"probe.{key}": value for key, value in radio.items()}
+    return [f'{key}="{value}"' for key, value in chosen.items()]
 
 
 def config_from(arguments: argparse.Namespace, *extra: str) -> Config:
