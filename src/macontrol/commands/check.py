@@ -1,7 +1,10 @@
-"""Check a configuration, and tell what follows from it.
+"""Check a configuration, and tell what follows from it; with --backend serial, examine the bench.
 
 Nothing moves. The time of one decision is measured here and held against what the slot leaves for
-it.
+it. Of a serial bench everything that a run needs is looked at, a line each, with the fix where it
+fails: port, permission, who else holds it, board, settings, homing, latency; radio, sample rate,
+clipping, noise floor (with the transmitter off). The exit code is 0 if all is fine, and 69 if
+something is not.
 """
 
 from __future__ import annotations
@@ -13,10 +16,19 @@ import time
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from macontrol.commands.shared_arguments import add_config_arguments, config_from
+from macontrol.commands.bench_doctor import BenchDoctor, Finding, Verdict
+from macontrol.commands.shared_arguments import (
+    add_bench_arguments,
+    add_config_arguments,
+    bench_assignments,
+    config_from,
+    refuse_bench_arguments,
+)
 from macontrol.config import Config
-from macontrol.config.errors import ConfigError
+from macontrol.config.errors import ConfigError, HardwareError
+from macontrol.controller.clock import WallClock
 from macontrol.controller.direct import DirectPosterior
 from macontrol.controller.grid import Grid
 from macontrol.controller.policies import make_policy
@@ -24,31 +36,66 @@ from macontrol.controller.policy import Policy
 from macontrol.controller.survey import Survey
 from macontrol.sim.channel import survey_rewards
 
-SUMMARY = "check a configuration, and tell what follows from it"
+SUMMARY = "check a configuration, or a whole bench: what is wrong and how to fix it"
+_STYLES: dict[Verdict, str] = {"pass": "green", "note": "yellow", "FAIL": "bold red", "skip": "dim"}
 _TIMED_SLOTS = 1000
 _HEADROOM = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--backend", choices=("sim", "serial"), default="sim", help="serial: examine the bench too"
+    )
+    add_bench_arguments(parser, consent=False)
     add_config_arguments(parser, policy=True)
 
 
 def main(arguments: argparse.Namespace) -> int:
+    if arguments.backend == "serial":
+        config = config_from(arguments, *bench_assignments(arguments))
+        return _examine_bench(config, Console())
+    refuse_bench_arguments(arguments)
     config = config_from(arguments)
+    _check_config(config, Console())
+    return 0
+
+
+def _check_config(config: Config, console: Console) -> None:
     survey = Survey(np.array(config.survey_positions), survey_rewards(config, config.run.seed))
     policy = make_policy(config, survey)
     decision = _decision_times(config, policy)
     budget = config.timing.decision_share * config.physical.slot_duration_s
     # The tail on a machine that does other things now says nothing of a run under SCHED_FIFO.
     fits = _HEADROOM * float(np.median(decision)) <= budget
-    Console().print(_table(config, policy, decision, budget, fits))
+    console.print(_table(config, policy, decision, budget, fits))
     if not fits:
         raise ConfigError(
             "algorithm: one decision takes longer on this machine than the slot leaves for it; "
             "lengthen physical.slot_duration_s, raise timing.decision_share, or coarsen "
             "algorithm.grid_spacing"
         )
-    return 0
+
+
+def _examine_bench(config: Config, console: Console) -> int:
+    """The config as without a bench, then the bench, line by line."""
+
+    def tell(finding: Finding) -> None:
+        line = Text(f"{finding.verdict:5}", style=_STYLES[finding.verdict])
+        line.append(f" {finding.what:12} {finding.detail}", style="default not bold")
+        if finding.fix:
+            line.append(f"\n{'':18} fix: {finding.fix}", style="default not bold")
+        console.print(line, soft_wrap=True, highlight=False)
+
+    doctor = BenchDoctor(config, WallClock(), tell)
+    try:
+        _check_config(config, console)
+    except ConfigError as error:
+        tell(Finding("decision", "FAIL", *str(error).split("; ", 1)))
+        doctor.failures += 1
+    failures = doctor.examine()
+    if failures:
+        console.print(f"{failures} of the above must be fixed", highlight=False)
+    return HardwareError.exit_code if failures else 0
 
 
 def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

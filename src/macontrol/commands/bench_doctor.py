@@ -1,0 +1,371 @@
+"""A doctor for the bench: one line for each thing that a run needs, with the fix where it fails.
+
+Nothing moves: the stage is connected and asked, never homed. A line that fails does not end the
+examination; what cannot be examined any more is said to be so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from statistics import median
+from typing import Literal, Protocol, TypeAlias
+
+from macontrol.config import Config
+from macontrol.config.errors import ConfigError, HardwareError
+from macontrol.config.probe_settings import split_address
+from macontrol.config.stage_settings import StageSettings
+from macontrol.controller.instance import InstanceLock
+from macontrol.hal import Clock, ProbeError, StageError
+from macontrol.hal.devices import access_to, clients_of, find_serial_ports, holders_of, stable_names
+from macontrol.hal.grbl_checkup import GrblCheckup
+from macontrol.hal.sdr_probe import NoiseFloor, ProbeHealth, SdrProbe
+from macontrol.hal.serial_line import TrafficLog
+from macontrol.serial_bench import SerialBench, SerialStage, check_plan
+
+Verdict: TypeAlias = Literal["pass", "note", "FAIL", "skip"]
+
+_OF_THE_BOARD = ("board", "settings", "homing", "latency", "slot")
+_CONNECT_S = 30.0
+# What an adapter that passes bytes on at once takes, with much room.
+_QUICK_S = 0.010
+_RATE_TOLERANCE = 0.02
+_MEASURED_S = 1.0
+# A rate is known only after 5 s of samples.
+_RATE_KNOWN_S = 5.5
+# Noise this near to full scale leaves a link no room; noise this low is lost between two steps of
+# an 8-bit converter, whose own noise is at -50 dBFS.
+_HIGHEST_FLOOR_DBFS = -10.0
+_LOWEST_FLOOR_DBFS = -49.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. A note is no failure, but something that could be better."""
+
+    what: str
+    verdict: Verdict
+    detail: str
+    fix: str = ""
+
+
+class Checkup(Protocol):
+    """What a driver's own module has to say of a board that is being connected."""
+
+    @property
+    def board(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    def trouble(self, settings: StageSettings) -> tuple[str, str] | None: ...
+    def advice(self, settings: StageSettings) -> Sequence[str]: ...
+
+
+class BenchDoctor:
+    """Examines the bench of a config and tells each finding as it is made."""
+
+    def __init__(self, config: Config, clock: Clock, tell: Callable[[Finding], None]) -> None:
+        self._config = config
+        self._clock = clock
+        self._tell = tell
+        self.failures = 0
+
+    def examine(self) -> int:
+        """Examine everything; how many lines failed."""
+        with ExitStack() as closing:
+            if self._examine_port(closing):
+                self._examine_stage(closing)
+            else:
+                self._skip("the port cannot be used", *_OF_THE_BOARD)
+        with ExitStack() as closing:
+            self._examine_radio(closing)
+        return self.failures
+
+    # -- The port -----------------------------------------------------------------------------
+
+    def _examine_port(self, closing: ExitStack) -> bool:
+        """Whether it is there, may be opened, and is free: then it is kept so."""
+        port = self._config.stage.port
+        try:
+            access = access_to(port)
+        except OSError as error:
+            likely = [each.names[0] if each.names else each.device for each in find_serial_ports()]
+            there = f"there are: {', '.join(likely)}" if likely else "there is none on this machine"
+            self._fail("port", f"{port}: {error.strerror}", f"--port with one that exists; {there}")
+            self._skip("there is no such port", "permission", "in use")
+            return False
+        names = stable_names(port)
+        real = os.path.realpath(port)
+        if names and port not in names:
+            self._note("port", f"{port} may get another name", f"--port {names[0]}")
+        else:
+            self._pass("port", port if real == port else f"{port}, at present {real}")
+        told = f"{access.mode} {access.owner} {access.group}"
+        if access.allowed:
+            self._pass("permission", told)
+        else:
+            self._fail("permission", f"this user may not read and write it ({told})", access.fix)
+        return self._is_free(port, closing) and access.allowed
+
+    def _is_free(self, port: str, closing: ExitStack) -> bool:
+        holders = holders_of(port)
+        if holders:
+            pids = " ".join(str(holder.pid) for holder in holders)
+            self._fail(
+                "in use",
+                f"held by {', '.join(str(holder) for holder in holders)}",
+                f"end it (kill {pids}); if it is ModemManager or brltty, install macontrol's "
+                "udev rules",
+            )
+            return False
+        try:
+            closing.enter_context(InstanceLock(os.path.realpath(port)))
+        except HardwareError as error:
+            self._fail("in use", str(error), "end that one first")
+            return False
+        self._pass("in use", "by nobody else")
+        return True
+
+    # -- The stage ----------------------------------------------------------------------------
+
+    def _examine_stage(self, closing: ExitStack) -> None:
+        settings = self._config.stage
+        checkup = GrblCheckup() if settings.driver == "grbl" else None
+        log = checkup.log if checkup is not None else None
+        contradiction: ConfigError | None = None
+        try:
+            try:
+                stage = self._connect(self._config, log, closing)
+            except ConfigError as error:
+                contradiction = error
+                # For what else there is to say, leave everything to the board.
+                stage = self._connect(_left_to_the_board(self._config), log, closing)
+        except ConfigError:
+            stage = None
+        except StageError as error:
+            detail, fix = _parts(error, "see that it is powered and the right port")
+            if checkup is not None and checkup.board:
+                detail = (
+                    f"{checkup.board} was heard, but tells nothing of stage.axis, or falls silent"
+                )
+                fix = f"is {settings.axis!r} an axis of it? Else check cable and power"
+            self._fail("board", detail, fix)
+            self._skip("the board does not answer", *_OF_THE_BOARD[1:])
+            return
+        board = (checkup.board if checkup is not None else "") or f"{settings.driver} stage"
+        self._pass("board", f"{board} at {settings.baud_rate} baud")
+        self._tell_settings(contradiction, stage, checkup)
+        self._tell_homing(checkup)
+        if stage is None:
+            self._skip("the settings come first", "latency", "slot")
+            return
+        self._tell_latency(stage)
+        if contradiction is not None:
+            self._skip("the settings come first", "slot")
+        else:
+            self._tell_slot(stage)
+
+    def _connect(self, config: Config, log: TrafficLog | None, closing: ExitStack) -> SerialStage:
+        bench = SerialBench(
+            config, self._clock, confirm_homing=lambda: False, tell=lambda _: None, log=log
+        )
+        closing.callback(bench.stage.close)
+        bench.stage.connect(self._clock.now() + _CONNECT_S)
+        return bench.stage
+
+    def _tell_settings(
+        self, contradiction: ConfigError | None, stage: SerialStage | None, checkup: Checkup | None
+    ) -> None:
+        if contradiction is not None:
+            self._fail("settings", *_parts(contradiction, "correct the one or the other"))
+        elif stage is not None:
+            found = stage.description
+            self._pass(
+                "settings",
+                f"{found.travel_mm:.1f} mm of travel, {found.speed_mm_per_s:g} mm/s, "
+                f"{found.acceleration_mm_per_s2:g} mm/s², steps of {found.step_mm:.4g} mm",
+            )
+        for advice in checkup.advice(self._config.stage) if checkup is not None else ():
+            self._note("settings", *_parts(advice))
+
+    def _tell_homing(self, checkup: Checkup | None) -> None:
+        settings = self._config.stage
+        trouble = checkup.trouble(settings) if checkup is not None else None
+        if trouble is not None:
+            self._fail("homing", *trouble)
+        elif settings.homing == "never":
+            self._fail(
+                "homing",
+                'it is not homed, and stage.homing = "never" forbids it, so that nothing can run',
+                'set stage.homing to "ask" or "allow"',
+            )
+        else:
+            state = f" ({checkup.state})" if checkup is not None else ""
+            how = "on --yes, or when you agree" if settings.homing == "ask" else "without asking"
+            self._pass("homing", f"not homed, as after every start{state}; a run homes it {how}")
+
+    def _tell_latency(self, stage: SerialStage) -> None:
+        usual, worst = median(stage.latencies_s), max(stage.latencies_s)
+        told = f"answers in {usual * 1e3:.1f} ms, at worst {worst * 1e3:.1f} ms"
+        assumed = self._config.physical.command_latency_s
+        timer = Path("/sys/bus/usb-serial/devices", Path(stage.description.name).name)
+        if usual > _QUICK_S and (timer / "latency_timer").exists():
+            self._note("latency", told, f"echo 1 | sudo tee {timer / 'latency_timer'}")
+        elif stage.description.latency_s > assumed:
+            needed = stage.description.latency_s
+            self._note(
+                "latency",
+                f"{told}; physical.command_latency_s is {assumed * 1e3:g} ms",
+                f"set physical.command_latency_s to {needed:.3f}, or quieten the machine",
+            )
+        else:
+            self._pass("latency", told)
+
+    def _tell_slot(self, stage: SerialStage) -> None:
+        physical = self._config.physical
+        try:
+            plan = check_plan(self._config, stage.description)
+        except ConfigError as error:
+            self._fail("slot", *_parts(error, "correct the config"))
+            return
+        self._pass(
+            "slot",
+            f"a stroke of {physical.rho_max * physical.wavelength_mm:.4g} mm takes "
+            f"{plan.smallest_actuation_s * 1e3:.1f} of {physical.actuation_time_s * 1e3:g} ms",
+        )
+
+    # -- The radio ----------------------------------------------------------------------------
+
+    def _examine_radio(self, closing: ExitStack) -> None:
+        bench = SerialBench(
+            self._config, self._clock, confirm_homing=lambda: False, tell=lambda _: None
+        )
+        probe = bench.probe
+        closing.callback(probe.close)
+        try:
+            probe.open()
+        except ProbeError as error:
+            detail, fix = _parts(error, "correct probe.address, or start the radio's server there")
+            self._fail("radio", f"{probe.name}: {detail}{self._who_has_it()}", fix)
+            self._skip("there is no radio", "sample rate", "clipping", "noise floor")
+            return
+        self._pass("radio", f"{probe.name} sends samples")
+        floor = self._measure_floor(probe)
+        now = self._clock.now()
+        probe.request(1, now, now + _MEASURED_S)
+        health = self._await_level(probe)
+        self._tell_rate(health)
+        self._tell_clipping(health)
+        self._tell_floor(floor)
+
+    def _who_has_it(self) -> str:
+        if self._config.probe.driver != "rtl_tcp":
+            return ""
+        clients = clients_of(split_address(self._config.probe.address)[1])
+        return f" ({', '.join(str(client) for client in clients)})" if clients else ""
+
+    def _measure_floor(self, probe: SdrProbe) -> NoiseFloor | ProbeError | None:
+        """The floor as a run would have it: measured, or given in the config."""
+        try:
+            if self._config.probe.noise_floor == "measure":
+                return probe.measure_noise_floor()
+        except ProbeError as error:
+            return error
+        return probe.noise_floor
+
+    def _await_level(self, probe: SdrProbe) -> ProbeHealth:
+        """The health after a measurement, which is waited for, and once the rate is known."""
+        until = self._clock.now() + _MEASURED_S + self._config.probe.stale_s + 1.0
+        try:
+            while self._clock.now() < until and not probe.collect(until):
+                self._clock.sleep_until(self._clock.now() + 0.02)
+        except ProbeError:
+            pass  # the health tells
+        until = self._clock.now() + _RATE_KNOWN_S
+        while isnan(probe.health().measured_rate_hz) and self._clock.now() < until:
+            self._clock.sleep_until(self._clock.now() + 0.05)
+        return probe.health()
+
+    def _tell_rate(self, health: ProbeHealth) -> None:
+        wanted, rate = self._config.probe.sample_rate_hz, health.measured_rate_hz
+        lost = ", ".join(f"{reason} {count} times" for reason, count in health.breaks.items())
+        fix = "give the dongle a USB port of its own, or lower probe.sample_rate_hz"
+        if health.fault:
+            self._fail("sample rate", health.fault, fix)
+        elif not isnan(rate) and abs(rate / wanted - 1) > _RATE_TOLERANCE:
+            told = f"{rate / 1e6:.3f} million a second come, {wanted / 1e6:g} were asked for"
+            self._fail("sample rate", told, f"set probe.sample_rate_hz to one it can; or {fix}")
+        elif lost:
+            self._fail("sample rate", f"samples were lost: {lost}", fix)
+        else:
+            measured = "" if isnan(rate) else f", {rate / 1e6:.3f} measured"
+            self._pass("sample rate", f"{wanted / 1e6:g} million a second held{measured}")
+
+    def _tell_clipping(self, health: ProbeHealth) -> None:
+        share, most = health.clipped_share, self._config.probe.clipping_share
+        if isnan(share):
+            self._skip("nothing was measured", "clipping")
+        elif share > most:
+            self._fail(
+                "clipping",
+                f"{share:.1%} of the samples are on the rails, {most:.1%} is the most",
+                f"lower probe.gain_db (it is {self._config.probe.gain_db:g}), or move away",
+            )
+        else:
+            self._pass(
+                "clipping", f"{share:.2%} of the samples, level {health.level_dbfs:.1f} dBFS"
+            )
+
+    def _tell_floor(self, floor: NoiseFloor | ProbeError | None) -> None:
+        if floor is None or isinstance(floor, ProbeError):
+            why = "none is given and none was measured" if floor is None else str(floor)
+            self._fail("noise floor", why, "cure the lines above, and ask again")
+            return
+        told = f"{floor.dbfs:.1f} dBFS"
+        if isnan(floor.measured_at_s):
+            self._pass("noise floor", f"{told}, as the config says")
+            return
+        told += ", if the transmitter was off"
+        if floor.dbfs > _HIGHEST_FLOOR_DBFS:
+            self._fail(
+                "noise floor",
+                f"{told}: that leaves a link no room",
+                "switch the transmitter off while it is measured, or lower probe.gain_db",
+            )
+        elif floor.dbfs < _LOWEST_FLOOR_DBFS and self._config.probe.mode == "wideband":
+            self._note(
+                "noise floor", f"{told}: less than the converter resolves", "raise probe.gain_db"
+            )
+        else:
+            self._pass("noise floor", told)
+
+    # -- Telling ------------------------------------------------------------------------------
+
+    def _pass(self, what: str, detail: str) -> None:
+        self._tell(Finding(what, "pass", detail))
+
+    def _note(self, what: str, detail: str, fix: str) -> None:
+        self._tell(Finding(what, "note", detail, fix))
+
+    def _fail(self, what: str, detail: str, fix: str) -> None:
+        self.failures += 1
+        self._tell(Finding(what, "FAIL", detail, fix))
+
+    def _skip(self, why: str, *whats: str) -> None:
+        for what in whats:
+            self._tell(Finding(what, "skip", f"not examined: {why}"))
+
+
+def _left_to_the_board(config: Config) -> Config:
+    return config.replace(
+        stage__travel_mm="auto", stage__speed_mm_per_s="auto", stage__offset_mm=0.0
+    )
+
+
+def _parts(message: Exception | str, otherwise: str = "") -> tuple[str, str]:
+    """Our messages say what is wrong, and after the last semicolon what to do."""
+    detail, semicolon, fix = str(message).rpartition("; ")
+    return (detail, fix) if semicolon else (fix, otherwise)
