@@ -154,6 +154,7 @@ class SlotLoop:
             self._stage_is_lost = False
             self._stage_patience.recovered(slot)
         except StageError as fault:
+            self.tally.stage_faults += 1
             self._stage_patience.failed(slot, EventKind.STAGE_FAULT, fault)
 
     def _run_slot(

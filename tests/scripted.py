@@ -12,7 +12,7 @@ from macontrol.controller.guard import Guard
 from macontrol.controller.loop import SlotLoop
 from macontrol.controller.policy import Decision
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
-from macontrol.hal import Arrival, Measurement, StageDescription
+from macontrol.hal import Arrival, Measurement, StageDescription, StageError
 from macontrol.sim.actuator import describe
 
 MoveScript = Callable[["ScriptedStage", float, float], Arrival | None]
@@ -54,6 +54,9 @@ class ScriptedStage:
         self.commands: list[float] = []
         self.located = 0
         self.stopped = 0
+        self.recoveries = 0
+        self.recovery_s = 0.0
+        self.vain_recoveries = 0
         self._from_mm = position_mm
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
@@ -79,7 +82,10 @@ class ScriptedStage:
         return Arrival(here, arrived, now)
 
     def recover(self, deadline_s: float) -> None:
-        """It never needs to."""
+        self.recoveries += 1
+        self.clock.lose(self.recovery_s)
+        if self.recoveries <= self.vain_recoveries:
+            raise StageError("still lost")
 
     def stop(self) -> None:
         self.stopped += 1

@@ -25,7 +25,7 @@ from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Decision
 from macontrol.controller.record import EventKind
 from macontrol.controller.survey import Survey
-from macontrol.hal import Arrival, Measurement, ProbeError, StageError
+from macontrol.hal import Arrival, Measurement, ProbeError, StageError, StageLostError
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.episode import play
 from macontrol.sim.rewardmap import simulate_map
@@ -392,6 +392,43 @@ class TestStage:
             bench.run(100_000)
         assert bench.clock.now() - begin == pytest.approx(2, abs=0.1)
         assert HardwareError("").exit_code == 69
+
+    @pytest.mark.parametrize(("vain", "recovery_s"), [(0, 0.0), (0, 1.5), (3, 0.2)])
+    def test_a_lost_stage_is_recovered_and_the_slots_meanwhile_are_missed(
+        self, impatient: ScriptedBench, vain: int, recovery_s: float
+    ) -> None:
+        bench = impatient
+
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the cable was pulled")
+
+        bench.stage.moves[3] = lost
+        for call in range(2, 2 + vain):
+            bench.stage.wheres[call] = lost
+        bench.stage.vain_recoveries, bench.stage.recovery_s = vain, recovery_s
+        kept = bench.run(12)
+        assert bench.stage.recoveries == vain + 1
+        assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults
+        assert kept.slot(4).invalid == "stage fault"
+        missed = sum(event.value or 0 for event in kept.events(EventKind.MISSED))
+        assert bench.tally.missed == missed
+        assert missed >= (vain + 1) * int(recovery_s / bench.slot_s)
+        assert min(np.diff([r.start_s for r in kept.slots])) >= bench.slot_s * (1 - 1e-6)
+        assert len(kept.events(EventKind.RECOVERY)) == 1
+        assert all(record.on_time for record in kept.slots[-4:])
+
+    def test_a_stage_lost_for_good_is_given_up(self, impatient: ScriptedBench) -> None:
+        bench = impatient
+
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the cable was pulled")
+
+        bench.stage.moves[3] = lost
+        bench.stage.wheres = dict.fromkeys(range(2, 1000), lost)
+        bench.stage.vain_recoveries, bench.stage.recovery_s = 1000, 0.3
+        with pytest.raises(HardwareError, match="the stage has failed for"):
+            bench.run(1000)
+        assert len(bench.stage.commands) == 3
 
     def test_faults_with_a_break_do_not_use_up_the_patience(self, impatient: ScriptedBench) -> None:
         bench = impatient
