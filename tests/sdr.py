@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,14 @@ from macontrol.config import load_config
 from macontrol.config.probe_settings import ProbeSettings
 
 
+@functools.cache
+def _preset() -> dict[str, Any]:
+    return load_config().probe.model_dump()
+
+
 def probe_settings(**changes: Any) -> ProbeSettings:
     """The settings of the paper's preset with some values changed."""
-    return ProbeSettings.model_validate(load_config().probe.model_dump() | changes)
+    return ProbeSettings.model_validate(_preset() | changes)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:

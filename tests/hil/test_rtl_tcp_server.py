@@ -185,7 +185,7 @@ def test_the_samples_are_stamped_with_the_time_they_were_taken(server: Server) -
     stream.open(stop)
     reader = threading.Thread(target=stream.read, args=(ring, stop))
     reader.start()
-    time.sleep(5.0)
+    time.sleep(4.0)
     errors = []
     now = time.monotonic()
     for period in range(int((now - 3.0) / PERIOD_S), int((now - 0.5) / PERIOD_S)):
