@@ -29,6 +29,7 @@ def walk_rail(
     recorder: Recorder,
     *,
     is_stopped: Callable[[], bool],
+    on_progress: Callable[[int], None] = lambda _: None,
 ) -> Survey:
     """Walk a bench's rail, stroke by stroke through the guard, and measure on the way."""
     physical = config.physical
@@ -42,7 +43,7 @@ def walk_rail(
         return min(max(guard.reported_mm / wavelength_mm, 0.0), physical.region_length)
 
     walk = SurveyWalk(config, bench.probe, clock, go_to)
-    return walk.run(config.survey_positions, is_stopped=is_stopped)
+    return walk.run(config.survey_positions, on_progress=on_progress, is_stopped=is_stopped)
 
 
 class SurveyWalk:

@@ -23,6 +23,7 @@ from macontrol.commands import (
     reproduce,
     run,
     simulate_map,
+    survey,
     virtual_bench,
 )
 from macontrol.config.errors import MacontrolError, UsageError
@@ -40,6 +41,7 @@ class Command(Protocol):
 COMMANDS: dict[str, Command] = {
     "check": check,
     "devices": devices,
+    "survey": survey,
     "export": export,
     "replay": replay,
     "simulate-map": simulate_map,

@@ -1,0 +1,166 @@
+"""Walk the rail once and keep what was seen: the reward along it, as a file and a plot.
+
+The stage goes from position to position by strokes, through the guard, and stands still while it
+is measured. A real stage is homed first, with --yes or when you agree; the transmitter has to be
+off while the noise floor is measured, and on from then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from macontrol.commands.shared_arguments import (
+    add_bench_arguments,
+    add_config_arguments,
+    bench_assignments,
+    config_from,
+    refuse_bench_arguments,
+    seed_number,
+)
+from macontrol.config import Config
+from macontrol.config.errors import InputOutputError, UsageError
+from macontrol.controller.clock import VirtualClock, WallClock
+from macontrol.controller.instance import InstanceLock
+from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
+from macontrol.controller.survey import Survey
+from macontrol.controller.survey_file import save_survey
+from macontrol.controller.survey_walk import walk_rail
+from macontrol.hal import Backend, Clock
+from macontrol.serial_bench import SerialBench, may_home
+from macontrol.sim.bench import SimulatedBench
+from macontrol.stop_signals import ForcedStop, StopSignals
+
+SUMMARY = "walk the rail once; the reward along it as a file and a plot"
+Draw = Callable[[Path, Config, Survey], None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--backend",
+        choices=("sim", "serial"),
+        required=True,
+        help="a simulated bench (at once), or a stage and a radio",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.npz", help="the file to write"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it (PNG or SVG)")
+    parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
+    add_bench_arguments(parser)
+    add_config_arguments(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    serial = arguments.backend == "serial"
+    if not serial:
+        refuse_bench_arguments(arguments)
+    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
+    config = config_from(arguments, *seed, *bench_assignments(arguments))
+    # A walk takes minutes: what can be known to fail at its end fails now.
+    draw = _drawing() if arguments.plot is not None else None
+    for path in (arguments.out, arguments.plot):
+        if path is not None and path.is_dir():
+            raise InputOutputError(f"{path}: is a folder; name a file in it")
+    console = Console()
+    signals = StopSignals()
+    try:
+        with ExitStack() as closing:
+            closing.enter_context(signals)
+            clock: Clock = WallClock() if serial else VirtualClock()
+            bench = _open_bench(config, clock, closing, console, arguments)
+            survey = _walk(config, bench, clock, console, signals)
+            bench.stage.stop()
+    except ForcedStop:
+        return 128 + signals.first
+    if signals.first:
+        print("macontrol: stopped on the way; nothing was written", file=sys.stderr)
+        return 128 + signals.first
+    save_survey(arguments.out, config, survey)
+    if draw is not None:
+        draw(arguments.plot, config, survey)
+    console.print(_table(arguments.out, config, survey))
+    return 0
+
+
+class _Teller(Recorder):
+    """Tells what happens on the way, as the stage's faults."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+        if isinstance(item, Event):
+            _say(self._console, f"{item.kind}: {item.detail}")
+
+
+def _open_bench(
+    config: Config,
+    clock: Clock,
+    closing: ExitStack,
+    console: Console,
+    arguments: argparse.Namespace,
+) -> Backend:
+    if arguments.backend == "sim":
+        return SimulatedBench(config, clock, seed=config.run.seed)
+    closing.enter_context(InstanceLock(os.path.realpath(config.stage.port)))
+    at_terminal = sys.stdin.isatty() and console.is_terminal
+    bench = SerialBench(
+        config,
+        clock,
+        confirm_homing=lambda: may_home(yes=arguments.yes, at_terminal=at_terminal),
+        tell=lambda text: _say(console, text),
+    )
+    bench.open(closing)
+    return bench
+
+
+def _walk(
+    config: Config, bench: Backend, clock: Clock, console: Console, signals: StopSignals
+) -> Survey:
+    positions = len(config.survey_positions)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("walking the rail", total=positions)
+        return walk_rail(
+            config,
+            bench,
+            clock,
+            _Teller(console),
+            is_stopped=lambda: bool(signals.first),
+            on_progress=lambda done: progress.update(task, completed=done),
+        )
+
+
+def _drawing() -> Draw:
+    try:
+        from macontrol.sim.campaign.plots.survey import draw_survey
+    except ImportError as error:
+        raise UsageError(
+            f"--plot needs matplotlib ({error.name} is not installed): "
+            "pip install 'macontrol[plot]'"
+        ) from error
+    return draw_survey
+
+
+def _table(path: Path, config: Config, survey: Survey) -> Table:
+    best, wavelength_mm = survey.best_position, config.physical.wavelength_mm
+    reward, wanted = survey.reward, len(config.survey_positions)
+    table = Table(title=f"survey in {path}", show_header=False)
+    table.add_row("positions measured", f"{len(reward)} of {wanted}")
+    table.add_row("best position", f"{best:.3f} wavelengths, {best * wavelength_mm:.1f} mm")
+    table.add_row("reward there", f"{reward.max():.3f}")
+    table.add_row("on average", f"{reward.mean():.3f}, at worst {reward.min():.3f}")
+    table.add_row("sigma_f", f"{survey.sigma_f2(config) ** 0.5:.3f}")
+    return table
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
