@@ -119,6 +119,18 @@ def test_a_bench_in_order_passes_and_does_not_move(check: Check, closing: ExitSt
     assert float(report.told_of("noise floor").split()[0]) == pytest.approx(-40, abs=1.5)
 
 
+def test_a_zaber_stage_is_examined_alike(check: Check, closing: ExitStack) -> None:
+    clock = WallClock()
+    bench = closing.enter_context(VirtualBench(load_config(preset="lab-5g8-zaber"), clock, seed=1))
+    before = bench.stage.position_at(clock.now())
+    words = ["--preset", "lab-5g8-zaber", "--port", bench.stage.port, *NO_RADIO]
+    report = check(*words)
+    assert report.passed(*STAGE) == STAGE, report.told
+    assert re.search(r"Zaber device \d+, serial \d+, firmware \d", report.told_of("board"))
+    assert check(*words, "--set", "stage.travel_mm=999").failed(*STAGE) == ["settings"]
+    assert bench.stage.position_at(clock.now()) == before
+
+
 class TestStage:
     def test_no_such_port(self, check: Check) -> None:
         report = check("--port", "/dev/no-such-port", *NO_RADIO)

@@ -25,6 +25,7 @@ from macontrol.hal.devices import access_to, clients_of, find_serial_ports, hold
 from macontrol.hal.grbl_checkup import GrblCheckup
 from macontrol.hal.sdr_probe import NoiseFloor, ProbeHealth, SdrProbe
 from macontrol.hal.serial_line import TrafficLog
+from macontrol.hal.zaber import ZaberStage
 from macontrol.serial_bench import SerialBench, SerialStage, check_plan
 
 Verdict: TypeAlias = Literal["pass", "note", "FAIL", "skip"]
@@ -155,8 +156,7 @@ class BenchDoctor:
             self._fail("board", detail, fix)
             self._skip("the board does not answer", *_OF_THE_BOARD[1:])
             return
-        board = (checkup.board if checkup is not None else "") or f"{settings.driver} stage"
-        self._pass("board", f"{board} at {settings.baud_rate} baud")
+        self._pass("board", f"{_name_of_board(stage, checkup)} at {settings.baud_rate} baud")
         self._tell_settings(contradiction, stage, checkup)
         self._tell_homing(checkup)
         if stage is None:
@@ -357,6 +357,15 @@ class BenchDoctor:
     def _skip(self, why: str, *whats: str) -> None:
         for what in whats:
             self._tell(Finding(what, "skip", f"not examined: {why}"))
+
+
+def _name_of_board(stage: SerialStage | None, checkup: Checkup | None) -> str:
+    if checkup is not None:
+        return checkup.board
+    if isinstance(stage, ZaberStage):
+        found = stage.identity
+        return f"Zaber device {found.device_id}, serial {found.serial}, firmware {found.firmware},"
+    return "a board"
 
 
 def _left_to_the_board(config: Config) -> Config:
