@@ -27,6 +27,7 @@ from macontrol.controller.patience import Patience
 from macontrol.controller.policy import Decision, Policy
 from macontrol.controller.realtime import collect_garbage
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.recovery import recover_stage
 from macontrol.controller.tally import Tally
 from macontrol.controller.theory import SurfaceMeter
 from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError, StageLostError
@@ -150,12 +151,22 @@ class SlotLoop:
     def _recover_stage(self, slot: int) -> None:
         """Bring a lost stage back, however many slots that takes; they are missed."""
         try:
-            self._guard.recover(self._clock.now() + _RECOVERY_S)
-            self._stage_is_lost = False
-            self._stage_patience.recovered(slot)
+            back = recover_stage(
+                self._guard,
+                self._clock.now() + _RECOVERY_S,
+                is_stopped=lambda: self._stop,
+                on_wait=self._sign_of_life,
+            )
+            if back:
+                self._stage_is_lost = False
+                self._stage_patience.recovered(slot)
         except StageError as fault:
             self.tally.stage_faults += 1
             self._stage_patience.failed(slot, EventKind.STAGE_FAULT, fault)
+
+    def _sign_of_life(self) -> None:
+        if self._on_slot is not None:
+            self._on_slot(self.tally, self._clock.now())
 
     def _run_slot(
         self, slot: int, start: float, wake: float, wanted: float
