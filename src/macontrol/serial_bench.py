@@ -111,7 +111,8 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
             f"{config.rail_mm:.1f} mm, and the stage has {stage.travel_mm:.1f} mm; set "
             f"it to at most {longest:.4g}"
         )
-    interval = physical.slot_duration_s - physical.actuation_time_s
+    kept_free = config.timing.guard_share + config.timing.decision_share
+    interval = physical.slot_duration_s * (1 - kept_free) - physical.actuation_time_s
     if shortcoming := config.probe.shortcoming(interval):
         raise ConfigError(f"probe: {shortcoming}")
     return plan_slot(
