@@ -74,7 +74,7 @@ class SurveyWalk:
             position = self._go_to(wanted)
             for _ in range(_ATTEMPTS):
                 number += 1
-                measurement = self._measure(number)
+                measurement = measure_once(self._probe, self._clock, number, self._interval_s)
                 if measurement is not None and measurement.valid:
                     seen.append((position, measurement.reward))
                     break
@@ -87,15 +87,16 @@ class SurveyWalk:
         survey = np.array(seen or np.empty((0, 2)))
         return Survey(survey[:, 0], survey[:, 1])
 
-    def _measure(self, slot: int) -> Measurement | None:
-        """One measurement, numbered as a slot before slot 1; None if it does not come."""
-        start = self._clock.now()
-        end = start + self._interval_s
-        self._probe.request(slot, start, end)
-        give_up = end + _LATE_S
-        while self._clock.now() < give_up:
-            for measurement in self._probe.collect(min(self._clock.now() + 0.1, give_up)):
-                if measurement.slot == slot:
-                    return measurement
-            self._clock.sleep_until(min(self._clock.now() + 0.01, give_up))
-        return None
+
+def measure_once(probe: Probe, clock: Clock, slot: int, interval_s: float) -> Measurement | None:
+    """One measurement from now on, numbered as a slot before slot 1; None if it does not come."""
+    start = clock.now()
+    end = start + interval_s
+    probe.request(slot, start, end)
+    give_up = end + _LATE_S
+    while clock.now() < give_up:
+        for measurement in probe.collect(min(clock.now() + 0.1, give_up)):
+            if measurement.slot == slot:
+                return measurement
+        clock.sleep_until(min(clock.now() + 0.01, give_up))
+    return None

@@ -126,6 +126,8 @@ class Daemon:
             resume = self._find_resume()
             bench = self._open_bench(closing, resume)
             survey = resume.survey if resume else self._survey(bench)
+            if self._signals.first and len(survey.reward) < 2:
+                return 0  # told to stop before the rail was walked
             loop, policy = self._make_loop(bench, survey, resume)
             self._start_recording(closing, survey, resume)
             self._start_display(closing, loop.tally)
@@ -175,7 +177,11 @@ class Daemon:
         config, options = self._config, self._options
         if options.backend == "serial":
             bench = SerialBench(
-                config, self._clock, confirm_homing=self._confirm_homing, tell=self._note
+                config,
+                self._clock,
+                confirm_homing=self._confirm_homing,
+                tell=self._note,
+                is_stopped=lambda: bool(self._signals.first),
             )
             bench.open(closing)
             return bench

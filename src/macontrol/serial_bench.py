@@ -13,7 +13,8 @@ from typing import Protocol
 
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError
-from macontrol.hal import Clock, Stage, StageDescription
+from macontrol.controller.survey_walk import measure_once
+from macontrol.hal import Clock, ProbeError, Stage, StageDescription
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.rtl_tcp import RtlTcpStream
 from macontrol.hal.sdr_probe import IQStream, SdrProbe
@@ -25,6 +26,10 @@ from macontrol.hal.zaber import ZaberStage
 _CONNECT_S = 30.0
 # The driver itself knows how long homing may take; this is only an end to all patience.
 _HOME_S = 3600.0
+# How long the transmitter may take to be switched on, and what tells that it is.
+_SIGNAL_S = 120.0
+_LEAST_REWARD = 0.02
+_BEFORE_ALL_SLOTS = -1_000_000
 
 
 class SerialStage(Stage, Protocol):
@@ -55,7 +60,9 @@ class SerialBench:
         confirm_homing: Callable[[], bool],
         tell: Callable[[str], None],
         log: TrafficLog | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_stopped = is_stopped
         self._config = config
         self._clock = clock
         self._tell = tell
@@ -95,6 +102,24 @@ class SerialBench:
         if self._config.probe.noise_floor == "measure":
             floor = self._probe.measure_noise_floor()
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
+            self._await_signal()
+
+    def _await_signal(self) -> None:
+        """After the noise floor: wait until the transmitter is on."""
+        interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
+        until, asked = self._clock.now() + _SIGNAL_S, False
+        while self._clock.now() < until and not self._is_stopped():
+            seen = measure_once(self._probe, self._clock, _BEFORE_ALL_SLOTS, interval)
+            if seen is not None and seen.valid and seen.reward > _LEAST_REWARD:
+                return
+            if not asked:
+                asked = True
+                self._tell("no signal yet: switch the transmitter on")
+        if not self._is_stopped():
+            raise ProbeError(
+                f"{self._probe.name}: no signal above the noise floor in {_SIGNAL_S:g} s; is the "
+                "transmitter on, and was it off while the noise floor was measured?"
+            )
 
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
         """Nothing is known of a real rail before it was walked."""
