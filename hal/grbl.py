@@ -54,16 +54,16 @@ _COMMAND_S = 3.0
 _STOP_S = 5.0
 _POLL_S = 0.02
 _CLOSED_S = 0.5
-_LATENCY_SAMPLES = 8
+_LATENCY_SAMPLES = 12
 # GRBL is deaf for half a second after an alarm: a reset sent before its message is swallowed.
 _ALARM_MESSAGE_S = 1.5
 # A board that has not answered for so long is taken for lost.
 _SILENCE_S = 1.0
 # How long after a report of Idle at the target an outstanding `ok` may still come.
 _STRAGGLER_S = 0.1
-# What a line with a motion takes until its first step beyond what an empty line takes: about 3 ms
-# on a 16 MHz board.
-_PLANNING_S = 0.005
+# What a motion costs beyond its own length and the answer to an empty line: planning before the
+# first step, GRBL's motion in segments of 10 ms, the answer to the dwell.
+_PLANNING_S = 0.015
 # A second hard-limit alarm within this time is not noise any more.
 _PARDON_S = 600.0
 
@@ -136,6 +136,11 @@ class GrblStage:
     def latencies_s(self) -> tuple[float, ...]:
         """Get how long the board took to answer lines without a motion, when it was connected."""
         return self._latencies_s
+
+    @property
+    def _usual_latency_s(self) -> float:
+        """The upper quartile: one hiccup of the computer is no property of the board."""
+        return sorted(self._latencies_s)[len(self._latencies_s) * 3 // 4]
 
     @property
     def is_homed(self) -> bool:
@@ -267,7 +272,7 @@ class GrblStage:
             step_mm=step,
             speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
-            latency_s=max(self._latencies_s) + _PLANNING_S,
+            latency_s=self._usual_latency_s + _PLANNING_S,
             settling_s=settings.settling_s,
         )
 
@@ -378,13 +383,16 @@ class GrblStage:
                 refusal = refusal or report
         self._still_at_s = self._clock.now() + self._settings.settling_s
         if refusal is not None:
+            self._send(b"\n", answers=1)  # grblHAL refuses everything until it has seen one
+            while self._owed and self._next(deadline_s) is not None:
+                pass
             raise StageError(f"the board refuses to move to {target:.4f} mm: {refusal}")
         return self._see_arrival(target, deadline_s)
 
     def _see_arrival(self, target: float, deadline_s: float) -> Arrival:
         """Have the position reported while the antenna settles, if there is time for it."""
         self._reported_mm = target
-        if self._clock.now() + max(self._latencies_s) < deadline_s:
+        if self._clock.now() + self._usual_latency_s < deadline_s:
             status = self._ask_status(deadline_s)
             if status is not None:
                 self._believe(status)

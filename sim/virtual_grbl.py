@@ -121,14 +121,14 @@ class VirtualGrbl:
         # The board's state, as in the firmware.
         self._state = "Idle"
         self._homed = False
-        self._hold_complete = self._suspended = self._jog_cancel = False
+        self._hold_complete = self._suspended = self._jog_cancel = self._cancel_flag = False
         self._reset_flag = self._status_flag = self._hold_flag = self._start_flag = False
         self._pending_alarm = 0
         self._blocks: deque[_Block] = deque()
         self._received = bytearray()
         self._outgoing: deque[tuple[float, bytes]] = deque()
         self._motion, self._feed, self._absolute, self._inches = 0, 0.0, True, False
-        self._wco_counter = self._override_counter = 0
+        self._wco_counter = self._override_counter = self._last_error = 0
         # Faults.
         self._stuck = self._hanging = self._closing = False
         self._slowness_s = 0.0
@@ -355,8 +355,7 @@ class VirtualGrbl:
         elif byte == ord("~"):
             self._start_flag = True
         elif byte == 0x85:
-            if self._state == "Jog":
-                self._hold_flag = True
+            self._cancel_flag = self._state == "Jog"
         elif byte < 0x80 and len(self._received) < _RECEIVE_BUFFER[self._dialect] - 1:
             self._received.append(byte)
 
@@ -401,14 +400,16 @@ class VirtualGrbl:
             self._true.brake(now, inf)
             self._counted.put(0.0, now)
             self._counted_others = 0.0
-            self._state = "Alarm" if self.settings[22] else "Idle"
+            # grblHAL locks itself when it starts only if it is told to, by another bit of $22.
+            locking = 1 if self._dialect == "grbl" else 4
+            self._state = "Alarm" if int(self.settings[22]) & locking else "Idle"
             self._homed = False
             self._pause(_BOOT_S)
-        self._hold_complete = self._suspended = self._jog_cancel = False
+        self._hold_complete = self._suspended = self._jog_cancel = self._cancel_flag = False
         self._reset_flag = self._status_flag = self._hold_flag = self._start_flag = False
         self._pending_alarm = 0
         self._motion, self._feed, self._absolute, self._inches = 0, 0.0, True, False
-        self._wco_counter = self._override_counter = 0
+        self._wco_counter = self._override_counter = self._last_error = 0
         self._say(_BANNERS[self._dialect])
         if self.settings[21] and self._switch_is_closed():
             self._state = "Alarm"
@@ -425,8 +426,10 @@ class VirtualGrbl:
             self._pause(self._answer_s)
             try:
                 self._execute(line)
+                self._last_error = 0
                 answer = "ok"
             except _Refused as refusal:
+                self._last_error = refusal.code
                 answer = f"error:{refusal.code}"
             except _SoftResetError:
                 if self._dialect == "grbl":
@@ -471,9 +474,10 @@ class VirtualGrbl:
         if self._status_flag:
             self._status_flag = False
             self._report_status()
-        if self._hold_flag:
+        if self._hold_flag or (self._cancel_flag and self._state == "Jog"):
             self._hold_flag = self._start_flag = False
             self._begin_hold()
+        self._cancel_flag = False
         if self._start_flag:
             self._start_flag = False
             if self._state == "Hold" and self._hold_complete:
@@ -514,6 +518,8 @@ class VirtualGrbl:
 
     def _resume(self) -> None:
         self._suspended = self._hold_complete = False
+        if self._dialect == "grblhal":
+            self._say("[MSG:]")
         blocks, self._blocks = list(self._blocks), deque()
         self._state = "Idle"
         for block in blocks:
@@ -547,10 +553,18 @@ class VirtualGrbl:
             self._say("[MSG:Reset to continue]")
             while not self._reset_flag:
                 self._wait(self._clock.now() + 0.05)
-                if self._dialect == "grblhal" and self._status_flag:
-                    self._status_flag = False
-                    self._report_status()
+                if self._dialect == "grblhal":
+                    self._answer_while_locked()
         self._pending_alarm = 0
+
+    def _answer_while_locked(self) -> None:
+        """Where GRBL is deaf, grblHAL reports, and refuses lines."""
+        if self._status_flag:
+            self._status_flag = False
+            self._report_status()
+        if b"\n" in self._received:
+            self._received.clear()
+            self._say("error:79")
 
     # -- Lines --------------------------------------------------------------------------------
 
@@ -564,6 +578,8 @@ class VirtualGrbl:
             self._execute_system(line)
         elif self._state in ("Alarm", "Jog"):
             raise _Refused(9)
+        elif self._last_error and self._dialect == "grblhal":
+            raise _Refused(self._last_error)  # until an empty line or a `$` command
         else:
             self._execute_gcode(line, jog=False)
 
@@ -596,7 +612,7 @@ class VirtualGrbl:
         elif setting := re.fullmatch(r"\$(\d+)=(-?\d*\.?\d+)", line):
             self._store(int(setting[1]), float(setting[2]))
         else:
-            raise _Refused(3)
+            raise _Refused(3 if self._dialect == "grblhal" or re.match(r"\$\d", line) else 2)
 
     def _say_build(self) -> None:
         option = "H" if self._single_axis_homing else ""
@@ -607,6 +623,7 @@ class VirtualGrbl:
             self._say("[VER:1.1f.20260817:]")
             self._say(f"[OPT:VNM{option}L+,100,1024,3,0]")
             self._say("[AXS:3:XYZ]")
+            self._say("[NEWOPT:ENUMS,RT+,HOME,TC,SED]")
             self._say("[FIRMWARE:grblHAL]")
 
     def _shown(self, number: int) -> str:
@@ -617,7 +634,7 @@ class VirtualGrbl:
 
     def _store(self, number: int, value: float) -> None:
         if number not in self.settings:
-            raise _Refused(3)
+            raise _Refused(3 if self._dialect == "grbl" else 53)
         if value < 0:
             raise _Refused(4)
         if number == 20 and value and not self.settings[22]:
@@ -630,11 +647,14 @@ class VirtualGrbl:
         target_in_machine, dwell, dwell_s, others = False, False, None, False
         absolute, inches, motion, feed = self._absolute, self._inches, self._motion, self._feed
         feed = 0.0 if jog else feed
+        moves = 0
         for letter, value in words:
             if letter == "G":
                 code = round(value * 10)
+                if int(value) in (0, 1, 4) and code % 10:
+                    raise _Refused(23)
                 if code in (0, 10):
-                    motion = code // 10
+                    motion, moves = code // 10, moves + 1
                 elif code == 40:
                     dwell = True
                 elif code in (200, 210):
@@ -645,7 +665,7 @@ class VirtualGrbl:
                     target_in_machine = True
                 elif code not in (170, 400, 490, 540, 610, 800, 940):
                     raise _Refused(20)
-                if jog and code in (0, 10, 40, 170, 540, 940):
+                if jog and code in (0, 10, 170, 540, 940):
                     raise _Refused(16)
             elif letter == "X":
                 axis = value
@@ -657,6 +677,10 @@ class VirtualGrbl:
                 dwell_s = value
             elif letter not in "MNST":
                 raise _Refused(20)
+        if moves > 1:
+            raise _Refused(24)
+        if jog and feed <= 0:
+            raise _Refused(22)
         if dwell:
             if dwell_s is None:
                 raise _Refused(28)
@@ -769,9 +793,12 @@ class VirtualGrbl:
     def _execute_homing(self, axes: str) -> None:
         if not self.settings[22]:
             raise _Refused(5)
-        if axes and not (self._single_axis_homing and axes in ("X", "Y", "Z")):
-            raise _Refused(3)
         self._state = "Home"
+        if axes and not (self._single_axis_homing and axes in ("X", "Y", "Z")):
+            if self._dialect == "grblhal":
+                self._state = "Idle"
+                raise _Refused(5)
+            raise _Refused(3)  # and GRBL stays in this state until it is reset
         if self._dialect == "grblhal":
             self._report_status()
         if axes in ("", "X"):
@@ -784,6 +811,8 @@ class VirtualGrbl:
         self._homed = True
         self._act()  # what was asked meanwhile is answered while the state is still Home
         self._state = "Idle"
+        if self._dialect == "grblhal":
+            self._say("[MSG:]")
 
     def _seek_switch(self) -> None:
         """Onto the switch, off it, slowly onto it again, and off it to stay."""
@@ -849,15 +878,19 @@ class VirtualGrbl:
         if self._switch_is_closed():
             fields.append("Pn:X")
         busy = self._state in ("Home", "Run", "Hold", "Jog")
+        overrides_are_due = self._override_counter == 0
+        if self._dialect == "grblhal" and overrides_are_due:
+            self._wco_counter = max(self._wco_counter, 1)
         if self._wco_counter > 0:
             self._wco_counter -= 1
         else:
             self._wco_counter = 29 if busy else 9
-            self._override_counter = self._override_counter or 1
+            if overrides_are_due:
+                self._override_counter = 1
             fields.append("WCO:0.000,0.000,0.000")
         if self._override_counter > 0:
             self._override_counter -= 1
         else:
             self._override_counter = 19 if busy else 9
-            fields.append("Ov:100,100,100")
+            fields.append("Ov:100,100,100" + ("|A:" if self._dialect == "grblhal" else ""))
         self._say(f"<{'|'.join(fields)}>")

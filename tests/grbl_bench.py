@@ -119,7 +119,7 @@ def greeting(*, state: str = "Alarm", settings: Sequence[bytes] = SETTINGS) -> l
         (b"?", [status(state, 0.0)]),
         (b"$I\n", BUILD),
         (b"$$\n", settings),
-        *[timed] * 8,
+        *[timed] * 12,
     ]
 
 

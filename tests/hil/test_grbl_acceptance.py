@@ -8,6 +8,7 @@ MACONTROL_STAGE_DEADLINE how many seconds any one step may take (60 by default).
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -200,6 +201,17 @@ def wait_for_alarm(stage: GrblStage) -> None:
     deadline = soon()
     while CLOCK.now() < deadline:
         stage._next(deadline)
+
+
+def test_a_refused_line_does_not_stand_in_the_way_for_good(stage: GrblStage) -> None:
+    stage.move_to(2.0, soon())
+    stage._send(b"Q1\n", answers=1)  # as if noise had spoilt a line on its way to the board
+    while stage._owed:
+        assert stage._next(soon()) is not None
+    with contextlib.suppress(StageError):  # grblHAL refuses the next line as well
+        stage.move_to(4.0, soon())
+    assert stage.where(soon()).arrived
+    assert stage.move_to(5.0, soon()).position_mm == pytest.approx(5.0)
 
 
 def test_a_reset_by_another_hand_loses_the_stage_until_it_is_homed(stage: GrblStage) -> None:

@@ -49,9 +49,19 @@ def test_connecting_to_a_board_that_resets_reads_what_it_is() -> None:
     assert description.step_mm == pytest.approx(0.0125)
     assert description.speed_mm_per_s == pytest.approx(100.0)
     assert description.acceleration_mm_per_s2 == pytest.approx(500.0)
-    assert desk.stage.latencies_s == pytest.approx([0.004] * 8)
-    assert description.latency_s == pytest.approx(0.009)
+    assert desk.stage.latencies_s == pytest.approx([0.004] * 12)
+    assert description.latency_s == pytest.approx(0.019)
     assert not desk.stage.is_homed
+
+
+def test_one_slow_answer_in_many_is_no_latency() -> None:
+    script = greeting()
+    script[-3] = (COMMENT, [(0.3, b"ok"), b"ok"])
+    desk = Desk(*script)
+    desk.stage.connect(desk.soon())
+    assert max(desk.stage.latencies_s) > 0.3
+    assert desk.stage.description.latency_s == pytest.approx(0.019)
+    desk.line.assert_consumed()
 
 
 def test_boot_text_and_errors_before_the_banner_are_passed_over() -> None:
@@ -302,7 +312,7 @@ def test_a_hair_of_rounding_beyond_the_rail_is_taken_back() -> None:
 
 def test_a_refused_motion_is_an_error_and_nothing_is_owed_afterwards() -> None:
     desk = homed_desk()
-    desk.line.extend((MOVE % b"-12.0000", [b"error:20", b"ok"]))
+    desk.line.extend((MOVE % b"-12.0000", [b"error:20", b"ok"]), (b"\n", [b"ok"]))
     with pytest.raises(StageError, match="error:20"):
         desk.stage.move_to(10.0, desk.soon())
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -12.0)]))
