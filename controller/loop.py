@@ -186,8 +186,8 @@ class SlotLoop:
         own, arrived = self._measure(slot, x, transmission, measure_end, actuation)
         measured = clock.now()
         decision = self._decide(slot, on_rail, arrived)
-        movement = self._movement_of_surface()
         ended = clock.now()
+        movement = self._movement_of_surface()
         tally.slot = slot
         tally.slots += 1
         tally.wake.add(wake)
