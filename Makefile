@@ -42,7 +42,7 @@ test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
 # setuptools comes from the lock too, hence no build isolation: it would fetch the newest.
 $(VENV)/.stamp-run: pyproject.toml $(LOCK) | $(VENV)/.stamp-venv
 	$(PIP) install -q -c $(LOCK) setuptools
-	$(PIP) install -q -c $(LOCK) --no-build-isolation -e .
+	$(PIP) install -q -c $(LOCK) --no-build-isolation -e '.[plot]'
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml $(LOCK) | $(VENV)/.stamp-venv

@@ -302,6 +302,12 @@ def _contradictions(config: Config) -> list[str]:
             f"{algorithm.grid_spacing:g}, so no other grid position is in reach; "
             f"set algorithm.grid_spacing to at most {physical.rho_max:.6g}, or lengthen the stroke"
         )
+    if physical.step_mm != "ideal" and physical.step_mm > physical.rho_max * physical.wavelength_mm:
+        found.append(
+            f"physical.step_mm: one actuator step of {physical.step_mm:g} mm is longer than the "
+            f"stroke of {physical.rho_max * physical.wavelength_mm:.4g} mm, so nothing could ever "
+            "move; set it below that, or lengthen the stroke"
+        )
     if physical.stroke != "auto" and physical.stroke > physical.nominal_reach * (1 + 1e-9):
         found.append(
             f"physical.stroke: {physical.stroke:g} is more than the actuator covers in T_a "

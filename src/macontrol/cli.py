@@ -61,7 +61,7 @@ examples:
   macontrol reproduce main --out figures          the paper's main figure
 
 exit codes: 0 done, 64 wrong usage, 65 unusable input file, 69 hardware unavailable,
-70 internal error, 74 input/output error, 78 wrong configuration.
+70 internal error, 74 input/output error, 78 wrong configuration, 128 + n forced by signal n.
 """
 
 
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
             module.add_arguments(parser)
-            return module.main(parser.parse_args(words[1:]))
+            return _flushed(module.main(parser.parse_args(words[1:])))
         parser = Parser(
             prog="macontrol",
             description="Position a movable antenna on a linear stage, live, with MoveUCB.",
@@ -98,8 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"no command called {words[0]!r}; there are: {', '.join(COMMANDS)}")
         if not words:
             parser.print_help()
-            return 0
-        return run.main(parser.parse_args(words))
+            return _flushed(0)
+        return _flushed(run.main(parser.parse_args(words)))
     except MacontrolError as error:
         print(f"macontrol: {error}", file=sys.stderr)
         return error.exit_code
@@ -113,3 +113,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("macontrol: interrupted", file=sys.stderr)
         return 130
+
+
+def _flushed(code: int) -> int:
+    """The exit code, with the output gone out: a reader that went away is noticed in time."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+    return code

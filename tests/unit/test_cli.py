@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -166,8 +167,14 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         "r, w = os.pipe(); os.dup2(w, 1); os.close(w); os.close(r)\n"
         "code = main([]); sys.stdout.flush(); sys.exit(code)"
     )
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=buffered,
     )
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr

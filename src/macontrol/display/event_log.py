@@ -77,7 +77,8 @@ class EventLog(Recorder):
         self._thread.start()
 
     def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
-        if isinstance(item, Event):
+        # Behind a radio with long blocks every reward comes a slot late; the run file has them all.
+        if isinstance(item, Event) and item.kind is not EventKind.LATE_REWARD:
             if self._queue.qsize() < _MOST_WAITING:
                 self._queue.put(item)
             else:
