@@ -57,9 +57,10 @@ class Results:
             part.write_text(json.dumps(result, allow_nan=False) + "\n", "utf-8")
             part.replace(path)
         except OSError as error:
-            with suppress(OSError):
-                part.unlink()
             raise _unwritable(path, error) from error
+        finally:  # an interruption may come at any moment
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
         self._loaded[key] = result
 
     def _path(self, key: str) -> Path:
