@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil, floor, inf, isfinite, nan
+from statistics import median
 from typing import NoReturn, TypeVar
 
 from macontrol.config.stage_settings import StageSettings
@@ -139,8 +140,8 @@ class GrblStage:
 
     @property
     def _usual_latency_s(self) -> float:
-        """The upper quartile: one hiccup of the computer is no property of the board."""
-        return sorted(self._latencies_s)[len(self._latencies_s) * 3 // 4]
+        """The median: the hiccups of a busy computer are no property of the board."""
+        return median(self._latencies_s)
 
     @property
     def is_homed(self) -> bool:
