@@ -1,7 +1,8 @@
 """Where a carriage is, was and will be: its motion as pieces of constant acceleration.
 
 Unlike `Actuator`, which knows one motion at a time, it can be slowed down in mid-motion and asked
-about moments that have passed, as a radio does whose samples come late.
+about moments that have passed, as a radio does whose samples come late. One thread may move it
+while others ask.
 """
 
 from __future__ import annotations
@@ -54,62 +55,57 @@ class Carriage:
 
     def move(self, target_mm: float, begin_s: float, stage: StageDescription) -> None:
         """Set out from a stand for a position."""
-        self._cut(begin_s)
         start = self.position_at(begin_s)
         distance = abs(target_mm - start)
-        if distance > 0:
-            total = motion_time(distance, stage)
-            rate = stage.acceleration_mm_per_s2
-            ramp = 0.0 if rate == inf else min(stage.speed_mm_per_s / rate, total / 2)
-            sign = copysign(1.0, target_mm - start)
-            top = sign * (stage.speed_mm_per_s if rate == inf else rate * ramp)
-            if ramp > 0:
-                self._add(_Piece(begin_s, start, 0.0, sign * rate))
-            ramped = start + top * ramp / 2
-            self._add(_Piece(begin_s + ramp, ramped, top))
-            if ramp > 0:
-                braking = begin_s + total - ramp
-                self._add(_Piece(braking, target_mm - top * ramp / 2, top, -sign * rate))
-            self._add(_Piece(begin_s + total, target_mm))
+        if distance == 0:
+            return
+        total = motion_time(distance, stage)
+        rate = stage.acceleration_mm_per_s2
+        ramp = 0.0 if rate == inf else min(stage.speed_mm_per_s / rate, total / 2)
+        sign = copysign(1.0, target_mm - start)
+        top = sign * (stage.speed_mm_per_s if rate == inf else rate * ramp)
+        pieces = [_Piece(begin_s + ramp, start + top * ramp / 2, top)]
+        if ramp > 0:
+            braking = begin_s + total - ramp
+            pieces.insert(0, _Piece(begin_s, start, 0.0, sign * rate))
+            pieces.append(_Piece(braking, target_mm - top * ramp / 2, top, -sign * rate))
+        self._go_on_with(begin_s, *pieces, _Piece(begin_s + total, target_mm))
 
     def brake(self, now: float, acceleration: float) -> None:
         """Decelerate to a stand from a moment on."""
         position, speed = self.position_at(now), self.speed_at(now)
-        self._cut(now)
         if speed == 0 or acceleration == inf:
-            self._add(_Piece(now, position))
+            self.put(position, now)
             return
         time = abs(speed) / acceleration
-        self._add(_Piece(now, position, speed, -copysign(acceleration, speed)))
-        self._add(_Piece(now + time, position + speed * time / 2))
+        self._go_on_with(
+            now,
+            _Piece(now, position, speed, -copysign(acceleration, speed)),
+            _Piece(now + time, position + speed * time / 2),
+        )
 
     def put(self, position_mm: float, now: float) -> None:
         """Stand at a position from a moment on, however it got there."""
-        self._cut(now)
-        self._add(_Piece(now, position_mm))
+        self._go_on_with(now, _Piece(now, position_mm))
 
     def shift(self, by_mm: float, now: float) -> None:
         """Be elsewhere from a moment on, in the midst of a motion: steps are lost."""
-        coming = [piece for piece in self._pieces if piece.start_s > now]
-        here = _Piece(now, self.position_at(now) + by_mm, self.speed_at(now), self._rate_at(now))
-        self._cut(now)
-        for piece in (here, *coming):
-            moved = piece.position_mm if piece is here else piece.position_mm + by_mm
-            self._add(_Piece(piece.start_s, moved, piece.speed, piece.acceleration))
-
-    def _rate_at(self, now: float) -> float:
-        return self._piece_at(now).acceleration
+        here, rate = self.position_at(now), self._piece_at(now).acceleration
+        coming = [
+            _Piece(piece.start_s, piece.position_mm + by_mm, piece.speed, piece.acceleration)
+            for piece in self._pieces
+            if piece.start_s > now
+        ]
+        self._go_on_with(now, _Piece(now, here + by_mm, self.speed_at(now), rate), *coming)
 
     def _piece_at(self, now: float) -> _Piece:
-        index = bisect_right(self._pieces, now, key=lambda piece: piece.start_s) - 1
-        return self._pieces[max(index, 0)]
+        pieces = self._pieces  # another thread may be about to replace them
+        index = bisect_right(pieces, now, key=lambda piece: piece.start_s) - 1
+        return pieces[max(index, 0)]
 
-    def _cut(self, now: float) -> None:
-        """Drop what was to come after a moment."""
-        self._pieces = [piece for piece in self._pieces if piece.start_s <= now]
-
-    def _add(self, piece: _Piece) -> None:
-        pieces = [*self._pieces, piece]
-        while len(pieces) > 2 and pieces[1].start_s < piece.start_s - _KEPT_S:
-            pieces.pop(0)
-        self._pieces = pieces
+    def _go_on_with(self, now: float, *coming: _Piece) -> None:
+        """Replace what was to come after a moment, and forget what is long past."""
+        past = [piece for piece in self._pieces if piece.start_s <= now]
+        while len(past) > 1 and past[1].start_s < now - _KEPT_S:
+            past.pop(0)
+        self._pieces = [*past, *coming]

@@ -1,5 +1,6 @@
 """The computed carriage of the virtual board."""
 
+import threading
 from dataclasses import replace
 from math import inf
 
@@ -59,3 +60,19 @@ def test_its_memory_is_bounded() -> None:
     for move in range(2000):
         carriage.move(float(move % 2), float(move), STAGE)
     assert len(carriage._pieces) < 100
+
+
+def test_others_may_ask_while_it_is_moved() -> None:
+    carriage = Carriage(0.0)
+    done = threading.Event()
+
+    def move() -> None:
+        for number in range(3000):
+            carriage.move(float(number % 2) * 10, float(number) * 20, STAGE)
+        done.set()
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    while not done.is_set():
+        assert -0.1 <= carriage.position_at(1e9) <= 10.1
+    thread.join()
