@@ -46,6 +46,9 @@ class Bench:
     def start_controller(self, *options: str) -> subprocess.Popen[str]:
         command = [*MACONTROL, "--backend", "serial", "--preset", "lab-2g4-grbl", "--cold"]
         command += ["--port", str(self.port), "--probe", f"rtl_tcp://{self.radio}"]
+        # More time to move than the preset has: on a busy machine the board answers late.
+        command += ["--set", "physical.actuation_time_s=0.16"]
+        command += ["--set", "physical.slot_duration_s=0.3"]
         command += ["--set", "survey.samples=3", *options]
         return subprocess.Popen(
             command,
