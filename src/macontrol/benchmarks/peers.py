@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import insort
 from operator import itemgetter
 
@@ -15,7 +16,7 @@ from macontrol.controller.kernel import StationaryKernel
 Array = NDArray[np.float64]
 
 
-class FromScratch:
+class FromScratch(ABC):
     """A posterior that solves the whole window anew, as soon as it is asked after a new sample."""
 
     def __init__(
@@ -42,9 +43,9 @@ class FromScratch:
         del self._samples[: -self.window]
         self._solved = None
 
+    @abstractmethod
     def solve(self, position: Array, reward: Array) -> tuple[Array, Array]:
         """Mean and variance over the grid, given the window's samples."""
-        raise NotImplementedError
 
     def _solution(self) -> tuple[Array, Array]:
         if self._solved is None:
