@@ -19,6 +19,8 @@ Length: TypeAlias = Annotated[float, Field(gt=0, le=1e5)]
 Offset: TypeAlias = Annotated[float, Field(ge=0, le=1e5)]
 Speed: TypeAlias = Annotated[float, Field(gt=0, le=1e5)]
 ControlLine: TypeAlias = Literal["assert", "clear", "pulse"]
+AXES = "XYZABC"
+"""The axes a board may have, in the order in which it counts them."""
 
 
 class StageSettings(Section):
@@ -37,7 +39,7 @@ class StageSettings(Section):
     inverted: bool
     speed_mm_per_s: Speed | Auto
     settling_s: Annotated[float, Field(ge=0, le=10)]
-    homing: Literal["ask", "allow", "never"]
+    homing: Literal["ask", "allow"]
     homing_command: Literal["auto", "all", "axis"]
     homing_direction: Literal["auto", "positive", "negative"]
     homing_time_s: Annotated[float, Field(gt=0, le=3600)] | Auto

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from macontrol.controller.guard import CommandRefusedError, Guard, StillMovingError
 from macontrol.controller.patience import Patience
 from macontrol.controller.record import EventKind
+from macontrol.controller.recovery import Recovery
 from macontrol.controller.tally import Tally
 from macontrol.hal import Clock, StageError
 
@@ -15,11 +16,19 @@ class Approach:
     """Takes a stage to a position (mm). Faults are told, and borne as long as in a slot."""
 
     def __init__(
-        self, guard: Guard, clock: Clock, patience: Patience, tally: Tally, *, stroke_s: float
+        self,
+        guard: Guard,
+        clock: Clock,
+        patience: Patience,
+        recovery: Recovery,
+        tally: Tally,
+        *,
+        stroke_s: float,
     ) -> None:
         self._guard = guard
         self._clock = clock
         self._patience = patience
+        self._recovery = recovery
         self._tally = tally
         self._stroke_s = stroke_s
 
@@ -36,10 +45,11 @@ class Approach:
                 self._patience.failed(0, EventKind.LATE_ARRIVAL, late)
                 self._clock.sleep_until(ends_s)
             except StageError as fault:
-                self._guard.doubt()
-                self._tally.stage_faults += 1
-                self._patience.failed(0, EventKind.STAGE_FAULT, fault)
+                self._recovery.failed(0, fault)
                 self._clock.sleep_until(ends_s)
+            if self._recovery.is_due and not is_stopped():
+                self._recovery.run(0)
+                there = False
 
     def _advance(self, wanted_mm: float, ends_s: float) -> bool:
         """Whether the stage stands there; if not, send it one stroke towards it."""

@@ -7,6 +7,7 @@ refuses is not sent, clipped or otherwise mended: the stage stays where it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, floor, isfinite
 
 from macontrol.config.errors import MacontrolError
@@ -114,10 +115,15 @@ class Guard:
         self._standing = False
         return self._believe(self._stage.move_to(command, deadline_s))
 
-    def recover(self, deadline_s: float) -> None:
-        """Have a lost stage brought back to a known position; it is asked for before a move."""
+    @property
+    def homing_is_due(self) -> bool:
+        """Get whether a stage that works and stands is to be homed again."""
+        return self._standing and self._stage.homing_is_due
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
+        """Have the stage brought to a known position; it is asked for that before it moves."""
         self._standing = False
-        self._stage.recover(deadline_s)
+        self._stage.recover(deadline_s, keep_on)
 
     def stop(self) -> None:
         """Stop the stage where it is."""

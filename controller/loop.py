@@ -27,18 +27,16 @@ from macontrol.controller.patience import Patience
 from macontrol.controller.policy import Decision, Policy
 from macontrol.controller.realtime import collect_garbage
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
-from macontrol.controller.recovery import recover_stage
+from macontrol.controller.recovery import Recovery
 from macontrol.controller.tally import Tally
 from macontrol.controller.theory import SurfaceMeter
-from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError, StageLostError
+from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError
 
 # Young garbage is collected while the probe measures, once in so many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000
 _COLLECT_NEEDS_S = 1e-3
 # Before slot 1 a stroke may take a slot and this much: no longer, so that a signal is heard.
 _APPROACH_EXTRA_S = 0.2
-# How long a lost stage may take to be found, freed and homed again.
-_RECOVERY_S = 120.0
 # Rewards are rates of at most g_max; a number so many times as large is a broken probe's.
 _IMPLAUSIBLE = 100.0
 _ROUNDING_SLOTS = 1e-6
@@ -93,9 +91,11 @@ class SlotLoop:
         patience_s = config.timing.fault_patience_s
         self._stage_patience = Patience("stage", patience_s, clock, recorder)
         self._probe_patience = Patience("probe", patience_s, clock, recorder)
-        self._stage_is_lost = False
         self._stop = False
         self.tally = Tally(policy.start_position)
+        self._recovery = Recovery(
+            guard, self._stage_patience, clock, recorder, self.tally, self._keep_on
+        )
 
     def stop(self) -> None:
         """Ask the loop to end after the slot it is in. Safe to call from a signal handler."""
@@ -109,7 +109,12 @@ class SlotLoop:
         """Before slot 1: bring the antenna to a position (wavelengths), stroke by stroke."""
         within_s = self._slot_s + _APPROACH_EXTRA_S
         approach = Approach(
-            self._guard, self._clock, self._stage_patience, self.tally, stroke_s=within_s
+            self._guard,
+            self._clock,
+            self._stage_patience,
+            self._recovery,
+            self.tally,
+            stroke_s=within_s,
         )
         approach.run(position * self._wavelength_mm, lambda: self._stop)
         reported = self._to_wavelengths(self._guard.reported_mm)
@@ -143,30 +148,15 @@ class SlotLoop:
                 tally.late_decisions += 1
                 self._tell(slot - 1, EventKind.LATE_DECISION, "decided after the slot's end", late)
                 slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
-            if self._stage_is_lost:
-                self._recover_stage(slot)
-                stalled_by = "the stage was being recovered"
+            if self._recovery.is_due:
+                stalled_by = self._recovery.run(slot)
         return tally
 
-    def _recover_stage(self, slot: int) -> None:
-        """Bring a lost stage back, however many slots that takes; they are missed."""
-        try:
-            back = recover_stage(
-                self._guard,
-                self._clock.now() + _RECOVERY_S,
-                is_stopped=lambda: self._stop,
-                on_wait=self._sign_of_life,
-            )
-            if back:
-                self._stage_is_lost = False
-                self._stage_patience.recovered(slot)
-        except StageError as fault:
-            self.tally.stage_faults += 1
-            self._stage_patience.failed(slot, EventKind.STAGE_FAULT, fault)
-
-    def _sign_of_life(self) -> None:
+    def _keep_on(self) -> bool:
+        """In a long wait for the stage: give a sign of life, and say whether to go on."""
         if self._on_slot is not None:
             self._on_slot(self.tally, self._clock.now())
+        return not self._stop
 
     def _run_slot(
         self, slot: int, start: float, wake: float, wanted: float
@@ -245,11 +235,8 @@ class SlotLoop:
             outcome.on_time, outcome.reason = False, "still moving"
             self._stage_patience.failed(slot, EventKind.LATE_ARRIVAL, late)
         except StageError as fault:
-            guard.doubt()
-            tally.stage_faults += 1
-            self._stage_is_lost = isinstance(fault, StageLostError)
             outcome.on_time, outcome.reason = False, "stage fault"
-            self._stage_patience.failed(slot, EventKind.STAGE_FAULT, fault)
+            self._recovery.failed(slot, fault)
         outcome.arrival_known_s = self._clock.now()
         moved = outcome.commanded is not None
         if moved and outcome.on_time and outcome.arrival_known_s > deadline:

@@ -58,6 +58,7 @@ class EventKind(StrEnum):
     STAGE_FAULT = "stage-fault"
     PROBE_FAULT = "probe-fault"
     RECOVERY = "recovery"
+    HOMING = "homing"
     POLICY = "policy"
     RECORDING = "recording"
     WARNING = "warning"

@@ -1,47 +1,72 @@
-"""Bringing a lost stage back while the loop keeps its ears open.
+"""Bringing a lost stage back, and homing one whose time has come.
 
-To reconnect and home takes many seconds. It is done by a thread of its own; the slot thread waits
-for it, but hears a signal and tells the service manager that it is alive.
+Both take many seconds, in which the slot thread does nothing else; but the stage asks several
+times a second whether to go on, so that a signal is heard and the service manager sees life.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from macontrol.controller.guard import Guard
+from macontrol.controller.patience import Patience
+from macontrol.controller.record import Event, EventKind, Recorder
+from macontrol.controller.tally import Tally
+from macontrol.hal import Clock, StageBrokenError, StageError, StageLostError
 
-_LOOK_EVERY_S = 0.1
+# The stage itself knows how long its homing may take; this is only an end to all patience.
+_RECOVERY_S = 3600.0
 
 
-def recover_stage(
-    guard: Guard,
-    deadline_s: float,
-    *,
-    is_stopped: Callable[[], bool],
-    on_wait: Callable[[], None],
-) -> bool:
-    """Whether the stage was brought back; False if the run was stopped meanwhile.
+class Recovery:
+    """Knows whether the stage has to be brought back or homed, and does it."""
 
-    What the stage raises is raised here.
-    """
-    raised: list[BaseException] = []
+    def __init__(
+        self,
+        guard: Guard,
+        patience: Patience,
+        clock: Clock,
+        recorder: Recorder,
+        tally: Tally,
+        keep_on: Callable[[], bool],
+    ) -> None:
+        self._guard = guard
+        self._patience = patience
+        self._clock = clock
+        self._recorder = recorder
+        self._tally = tally
+        self._keep_on = keep_on
+        self._is_lost = False
 
-    def work() -> None:
+    @property
+    def is_due(self) -> bool:
+        """Get whether there is something to be done before the stage can move."""
+        return self._is_lost or self._guard.homing_is_due
+
+    def failed(self, slot: int, fault: StageError) -> None:
+        """Take note of a fault of the stage; a HardwareError if they have gone on for too long."""
+        self._guard.doubt()
+        self._tally.stage_faults += 1
+        self._is_lost = isinstance(fault, StageLostError)
+        self._patience.failed(slot, EventKind.STAGE_FAULT, fault)
+
+    def run(self, slot: int) -> str:
+        """Bring the stage back, or home it; what it was, for those who had to wait for it."""
+        was_lost, begun = self._is_lost, self._clock.now()
         try:
-            guard.recover(deadline_s)
-        except BaseException as error:
-            raised.append(error)
-
-    worker = threading.Thread(target=work, name="stage-recovery", daemon=True)
-    worker.start()
-    while True:
-        worker.join(_LOOK_EVERY_S)
-        if not worker.is_alive():
-            break
-        on_wait()
-        if is_stopped():
-            return False
-    if raised:
-        raise raised[0]
-    return True
+            self._guard.recover(begun + _RECOVERY_S, self._keep_on)
+        except StageError as fault:
+            if self._keep_on():  # else it was broken off, and that is no fault
+                self._is_lost = True
+                self._tally.stage_faults += 1
+                self._patience.failed(slot, EventKind.STAGE_FAULT, fault)
+                if isinstance(fault, StageBrokenError):
+                    raise
+        else:
+            self._is_lost = False
+            self._patience.recovered(slot)
+            if not was_lost:
+                now = self._clock.now()
+                told = "homed again after stage.rehome_every_s"
+                self._recorder.hand_over(Event(slot, now, EventKind.HOMING, told, now - begun))
+        return "the stage was being recovered" if was_lost else "the stage was being homed again"

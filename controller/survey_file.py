@@ -12,7 +12,13 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.errors import InputOutputError
+from macontrol.controller.runfile.files import default_run_folder
 from macontrol.controller.survey import Survey
+
+
+def kept_survey_path(stage: str) -> Path:
+    """Where the survey of a stage is kept for the next run."""
+    return default_run_folder() / f"survey-{Path(stage).name}.npz"
 
 
 def save_survey(path: Path, config: Config, survey: Survey) -> None:

@@ -11,6 +11,7 @@ from macontrol.controller.approach import Approach
 from macontrol.controller.guard import Guard
 from macontrol.controller.patience import Patience
 from macontrol.controller.record import Recorder
+from macontrol.controller.recovery import Recovery
 from macontrol.controller.survey import Survey
 from macontrol.controller.tally import Tally
 from macontrol.hal import Backend, Clock, Measurement, Probe, ProbeError
@@ -36,7 +37,9 @@ def walk_rail(
     wavelength_mm, patience_s = physical.wavelength_mm, config.timing.fault_patience_s
     guard = Guard(bench.stage, region_mm=config.rail_mm, stroke_mm=physical.rho_max * wavelength_mm)
     patience = Patience("stage", patience_s, clock, recorder)
-    approach = Approach(guard, clock, patience, Tally(0.0), stroke_s=physical.slot_duration_s)
+    tally = Tally(0.0)
+    recovery = Recovery(guard, patience, clock, recorder, tally, lambda: not is_stopped())
+    approach = Approach(guard, clock, patience, recovery, tally, stroke_s=physical.slot_duration_s)
 
     def go_to(position: float) -> float:
         approach.run(position * wavelength_mm, is_stopped)

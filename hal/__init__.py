@@ -6,7 +6,14 @@ It imports only `config`; the controller and the simulator import its protocols,
 from macontrol.hal.backend import Backend
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import Measurement, Probe, ProbeError
-from macontrol.hal.stage import Arrival, Stage, StageDescription, StageError, StageLostError
+from macontrol.hal.stage import (
+    Arrival,
+    Stage,
+    StageBrokenError,
+    StageDescription,
+    StageError,
+    StageLostError,
+)
 
 __all__ = [
     "Arrival",
@@ -16,6 +23,7 @@ __all__ = [
     "Probe",
     "ProbeError",
     "Stage",
+    "StageBrokenError",
     "StageDescription",
     "StageError",
     "StageLostError",

@@ -12,15 +12,14 @@ sign of the machine's coordinates, nor the pull-off, nor where a dialect puts it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from math import ceil, floor, inf, isfinite, nan
+from collections.abc import Callable
+from math import ceil, floor, inf, nan
 from statistics import median
-from typing import NoReturn, TypeVar
 
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.errors import ConfigError
+from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.clock import Clock
-from macontrol.hal.grbl_board import AXES, Axis, BoardIdentity, read_axis
+from macontrol.hal.grbl_board import Axis, BoardIdentity, read_axis
 from macontrol.hal.grbl_protocol import (
     CRITICAL_ALARMS,
     FEED_HOLD,
@@ -37,42 +36,29 @@ from macontrol.hal.grbl_protocol import (
     Status,
     parse,
 )
-from macontrol.hal.serial_line import (
-    Line,
-    LineLostError,
-    SerialLine,
-    TrafficLog,
-    open_with_back_off,
-)
-from macontrol.hal.stage import Arrival, StageDescription, StageError, StageLostError
-
-ROUNDING_MM = 1e-6
-"""Commands may exceed the rail by this much of rounding; they are then taken back to its end."""
+from macontrol.hal.serial_line import Line, TrafficLog
+from macontrol.hal.serial_stage import SerialStage
+from macontrol.hal.stage import Arrival, StageDescription, StageError
 
 _BANNER_WAIT_S = 2.5
 _ANSWER_S = 1.0
 _COMMAND_S = 3.0
 _STOP_S = 5.0
 _POLL_S = 0.02
-_CLOSED_S = 0.5
 _LATENCY_SAMPLES = 12
 # GRBL is deaf for half a second after an alarm: a reset sent before its message is swallowed.
 _ALARM_MESSAGE_S = 1.5
-# A board that has not answered for so long is taken for lost.
-_SILENCE_S = 1.0
-# How long after a report of Idle at the target an outstanding `ok` may still come.
+# How long after a report of Idle an outstanding `ok` may still come: at the target, and elsewhere,
+# where the motion may not have begun.
 _STRAGGLER_S = 0.1
+_NOT_BEGUN_S = 1.0
 # What a motion costs beyond its own length and the answer to an empty line: planning before the
 # first step, GRBL's motion in segments of 10 ms, the answer to the dwell.
 _PLANNING_S = 0.015
-# A second hard-limit alarm within this time is not noise any more.
-_PARDON_S = 600.0
-
-_Fact = TypeVar("_Fact")
 
 
-class GrblStage:
-    """A linear stage on one axis of a GRBL board. Not for use by two threads at once."""
+class GrblStage(SerialStage):
+    """A linear stage on one axis of a GRBL board."""
 
     def __init__(
         self,
@@ -83,45 +69,30 @@ class GrblStage:
         log: TrafficLog | None = None,
         confirm_homing: Callable[[], bool] | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._open_line = open_line or (lambda: self._open_port(log))
-        self._confirm_homing = confirm_homing
+        super().__init__(
+            settings, clock, open_line=open_line, log=log, confirm_homing=confirm_homing
+        )
         self._index = AXES.index(settings.axis)
-        self._line: Line | None = None
         self._identity: BoardIdentity | None = None
         self._axis: Axis | None = None
-        self._description: StageDescription | None = None
-        self._latencies_s: tuple[float, ...] = ()
         self._offset_mm = 0.0
-        # What is known of the position. A lost stage must be recovered; one that is not homed
-        # has no origin.
-        self._lost: str | None = "it is not connected"
-        self._given_up: str | None = None
         self._origin_mm = nan
-        self._homed_at_s = -inf
-        self._reported_mm = nan
+        """The machine coordinate of where it stands after homing."""
         self._target_mm = nan
-        self._still_at_s = -inf
         self._idle_since_s: float | None = None
         # What the board was last heard to say.
-        self._in_handshake = False
         self._banner: Banner | None = None
         self._alarm: Alarm | None = None
-        self._hard_limit_at_s = -inf
+        self._locked_by: Alarm | None = None
+        """The alarm that was up when a handshake began."""
+        self._axes_told = 0
         self._work_offset: tuple[float, ...] = ()
         self._owed = 0
         """Lines whose `ok` or `error` is still to come."""
         self._unanswered = 0
         """Status queries whose report is still to come, if it comes at all."""
-        self._silent_since_s: float | None = None
 
     # -- What is known of it ------------------------------------------------------------------
-
-    @property
-    def description(self) -> StageDescription:
-        """Get what the stage is and can do; known once it is connected."""
-        return self._known(self._description)
 
     @property
     def identity(self) -> BoardIdentity:
@@ -134,60 +105,17 @@ class GrblStage:
         return self._known(self._axis)
 
     @property
-    def latencies_s(self) -> tuple[float, ...]:
-        """Get how long the board took to answer lines without a motion, when it was connected."""
-        return self._latencies_s
-
-    @property
     def _usual_latency_s(self) -> float:
         """The median: the hiccups of a busy computer are no property of the board."""
         return median(self._latencies_s)
 
-    @property
-    def is_homed(self) -> bool:
-        """Get whether the position is known."""
-        return self._lost is None and isfinite(self._origin_mm)
-
-    @property
-    def rehoming_is_due(self) -> bool:
-        """Get whether it is time to home again, as lost steps do not show in any report."""
-        every = self._settings.rehome_every_s
-        return every != "off" and self._clock.now() - self._homed_at_s >= every
-
     # -- Connecting ---------------------------------------------------------------------------
 
-    def connect(self, deadline_s: float) -> None:
-        """Open the port, wait for the board, free it of what it is stuck in, read its settings.
+    def _begin_handshake(self) -> None:
+        self._locked_by, self._alarm, self._banner = self._alarm, None, None
 
-        A locked board stays locked: nothing moves before `home`.
-        """
-        self._close_line()
-        self._line = self._open_line()
-        self._meet(deadline_s)
-
-    def _meet(self, deadline_s: float) -> None:
-        """Get to know a board behind a port that was just opened."""
-        with self._handshake("it is being connected"):
-            try:
-                self._await_banner(deadline_s)
-                self._settle_state(deadline_s)
-                self._identify(deadline_s)
-                self._latencies_s = self._measure_latencies(deadline_s)
-                self._description = self._describe()
-            except BaseException:
-                self._close_line()
-                raise
-        self._lost = None
-
-    @contextmanager
-    def _handshake(self, why: str) -> Iterator[None]:
-        """A stretch in which the position is unknown, and banners and alarms are expected."""
-        self._forget_position(why)
-        self._in_handshake, self._banner, self._alarm = True, None, None
-        try:
-            yield
-        finally:
-            self._in_handshake = False
+    def _greet(self, deadline_s: float) -> None:
+        self._await_banner(deadline_s)
 
     def _await_banner(self, deadline_s: float) -> bool:
         """Wait for the board to start; boot text and errors may come before."""
@@ -203,7 +131,7 @@ class GrblStage:
         self._send(RESET)
         return self._await_banner(deadline_s)
 
-    def _settle_state(self, deadline_s: float) -> None:
+    def _settle(self, deadline_s: float) -> None:
         """Get the board, whatever it is doing, to Idle or Alarm after a fresh start."""
         status: Status | None = None
         for attempt in range(3):
@@ -220,6 +148,12 @@ class GrblStage:
                 break
         if status is not None:
             raise StageError(f"{self._settings.port}: the board stays in {status.state}")
+        if 0 < self._axes_told <= self._index:
+            told = " ".join(AXES[: self._axes_told])
+            raise ConfigError(
+                f"stage.axis = {self._settings.axis!r}: the board has the axes {told} only; "
+                "set stage.axis to one of them"
+            )
         raise StageError(
             f"{self._settings.port}: no GRBL board answers at {self._settings.baud_rate} baud; "
             "is it the right port, is stage.baud_rate right, is the board powered?"
@@ -279,44 +213,11 @@ class GrblStage:
 
     # -- Homing -------------------------------------------------------------------------------
 
-    def home(self, deadline_s: float) -> None:
-        """Find the limit switch, if homing is allowed; afterwards the position is known.
+    @property
+    def _homing_time_s(self) -> float:
+        return self.axis.homing_time_s
 
-        The carriage then stands at the end of the usable rail that is nearer to the switch.
-        """
-        self._refuse_if_lost()
-        self._ask_leave_to_home()
-        self._forget_position(None)
-        try:
-            status = self._run_homing(min(deadline_s, self._clock.now() + self.axis.homing_time_s))
-        except BaseException:
-            # A motor that seeks its switch is not left to itself, whatever has happened.
-            self._lost = self._lost or "homing failed"
-            with suppress(StageError):
-                self._send(RESET)
-            raise
-        self._origin_mm = self._machine_mm(status)
-        self._homed_at_s = self._clock.now()
-        self._reported_mm = self._to_rail(self._origin_mm)
-        if self._offset_mm > 0:
-            end = self.description.travel_mm if self._settings.inverted else 0.0
-            if not self.move_to(end, deadline_s).arrived:
-                raise StageError("the carriage did not get from its switch to the usable rail")
-
-    def _ask_leave_to_home(self) -> None:
-        if self._settings.homing == "never":
-            raise StageError(
-                'the stage must be homed before it moves, and stage.homing = "never" forbids it'
-            )
-        if self._settings.homing == "ask" and not (
-            self._confirm_homing is not None and self._confirm_homing()
-        ):
-            raise StageError(
-                "the stage must be homed before it moves, and nobody has agreed to it: "
-                'stage.homing is "ask"; agree when asked, or set it to "allow"'
-            )
-
-    def _run_homing(self, deadline_s: float) -> Status:
+    def _run_homing(self, deadline_s: float) -> None:
         which, axis = self._settings.homing_command, self._settings.axis
         alone = which == "axis" or (which == "auto" and "H" in self.identity.options)
         self._send(f"$H{axis if alone else ''}\n".encode("ascii"), answers=1)
@@ -331,7 +232,11 @@ class GrblStage:
         if axis in status.pins:
             raise StageError(f"the {axis} limit switch is closed after homing; raise $27")
         self._check_direction(self._machine_mm(status))
-        return status
+        self._origin_mm = self._machine_mm(status)
+        self._reported_mm = self._to_rail(self._origin_mm)
+
+    def _break_off_homing(self) -> None:
+        self._send(RESET)
 
     def _check_direction(self, machine_mm: float) -> None:
         """GRBL's zero is at the positive end: that tells to which end it has really gone."""
@@ -345,33 +250,17 @@ class GrblStage:
                 "$23 or stage.homing_direction tell; correct them"
             )
 
-    def take_position(self, position_mm: float) -> None:
-        """Take a person's word for where the carriage is, on a stage without a switch."""
-        self._refuse_if_lost()
-        if not 0.0 <= position_mm <= self.description.travel_mm:
-            raise StageError(f"{position_mm!r} mm is not on the rail")
-        status = self._ask_status(self._clock.now() + _ANSWER_S)
-        if status is None or status.state != "Idle":
-            raise StageError("the board must be idle to be told where it is; unlock it first ($X)")
-        self._origin_mm = 0.0
-        self._origin_mm = self._machine_mm(status) - self._to_machine(position_mm)
-        self._homed_at_s = self._clock.now()
-        self._reported_mm = position_mm
-
     # -- The Stage protocol -------------------------------------------------------------------
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
         """Move to a position (mm) and wait for the arrival, at the longest until the deadline."""
         self._refuse_if_lost()
-        if not self.is_homed:
-            raise StageError("the stage is not homed: its position is not known")
-        travel = self.description.travel_mm
-        if not -ROUNDING_MM <= position_mm <= travel + ROUNDING_MM:  # nor does NaN pass
-            raise StageError(f"{position_mm!r} mm is off the rail [0, {travel:g}]")
+        self._refuse_if_not_homed()
+        self._refuse_off_rail(position_mm)
         self._drain()
         if self._owed:
             raise StageError("the stage is still busy with an earlier move")
-        target = min(max(position_mm, 0.0), travel)
+        target = min(max(position_mm, 0.0), self.description.travel_mm)
         speed = self.description.speed_mm_per_s
         self._still_at_s, self._target_mm, self._idle_since_s = inf, target, None
         self._send(_move_lines(self._settings.axis, self._to_machine(target), speed), answers=2)
@@ -411,8 +300,7 @@ class GrblStage:
         if status is None:
             self._note_silence(asked)
         self._silent_since_s = None
-        if not self.is_homed:
-            raise StageError("the stage is not homed: its position is not known")
+        self._refuse_if_not_homed()
         self._believe(status)
         if status.state == "Idle" and self._owed:
             self._await_stragglers(deadline_s)
@@ -446,17 +334,9 @@ class GrblStage:
             if self._next(until) is None:
                 waited = self._clock.now() - self._idle_since_s
                 at_target = abs(self._reported_mm - self._target_mm) <= self.axis.step_mm + 2e-3
-                if waited >= (_STRAGGLER_S if at_target else _SILENCE_S) - 1e-6:
+                if waited >= (_STRAGGLER_S if at_target else _NOT_BEGUN_S) - 1e-6:
                     self._owed = 0
                 return
-
-    def _note_silence(self, asked_s: float) -> NoReturn:
-        if self._silent_since_s is None:
-            self._silent_since_s = asked_s
-        silent = self._clock.now() - self._silent_since_s
-        if silent >= _SILENCE_S:
-            self._lose(f"the board has not answered for {silent:.1f} s")
-        raise StageError(f"{self._settings.port}: the board does not answer")
 
     def stop(self) -> None:
         """Stop the motion at once: decelerate, then drop the rest. The position is kept."""
@@ -494,65 +374,14 @@ class GrblStage:
             self._clock.sleep_until(self._clock.now() + _POLL_S)
         return None
 
-    def close(self) -> None:
-        """Stop, and let go of the port."""
-        try:
-            with suppress(StageError):
-                self.stop()
-        finally:
-            self._close_line()
-            self._forget_position("it is closed")
-
-    def recover(self, deadline_s: float) -> None:
-        """Bring the stage back to a known, homed state, or raise StageError."""
-        if self._given_up is not None:
-            raise StageError(self._given_up)
-        if self._is_fine():
-            return
-        alarm = self._alarm
-        if alarm is not None and alarm.code == HARD_LIMIT:
-            self._pardon_once(alarm)
-        if not self._revive(alarm, deadline_s):
-            self._line = open_with_back_off(self._open_line, self._clock, deadline_s)
-            self._meet(deadline_s)
-        self.home(deadline_s)
-
-    def _is_fine(self) -> bool:
-        if not self.is_homed:
-            return False
-        try:
-            status = self._ask_status(self._clock.now() + _ANSWER_S)
-        except StageError:
-            return False
+    def _is_well(self, deadline_s: float) -> bool:
+        status = self._ask_status(deadline_s)
         return status is not None and status.state in ("Idle", "Run")
 
-    def _pardon_once(self, alarm: Alarm) -> None:
-        """A limit that trips alone is often noise on its wire: once. Twice is a fault."""
-        now = self._clock.now()
-        if now - self._hard_limit_at_s < _PARDON_S:
-            self._give_up(f"{alarm}; it is the second time: check the switch and its wiring")
-        self._hard_limit_at_s = now
-
-    def _revive(self, alarm: Alarm | None, deadline_s: float) -> bool:
-        """Free the board over the connection there is; False if it has to be opened anew."""
-        if self._line is None:
-            return False
-        try:
-            with self._handshake(self._lost or "it is being recovered"):
-                if alarm is not None and alarm.code in CRITICAL_ALARMS:
-                    self._await_call_for_reset(deadline_s)
-                    self._reset(deadline_s)
-                self._settle_state(deadline_s)
-                self._identify(deadline_s)
-        except StageError:
-            if self._given_up is not None:
-                raise
-            # A board that hangs is reset by being opened, if it was closed for a while.
-            self._close_line()
-            self._clock.sleep_until(min(deadline_s, self._clock.now() + _CLOSED_S))
-            return False
-        self._lost = None
-        return True
+    def _free(self, deadline_s: float) -> None:
+        if self._locked_by is not None and self._locked_by.code in CRITICAL_ALARMS:
+            self._await_call_for_reset(deadline_s)
+            self._reset(deadline_s)
 
     def _await_call_for_reset(self, deadline_s: float) -> None:
         """After a limit alarm a reset is heard only once the board has asked for it."""
@@ -562,17 +391,6 @@ class GrblStage:
                 return
 
     # -- Talking ------------------------------------------------------------------------------
-
-    def _open_port(self, log: TrafficLog | None) -> Line:
-        settings = self._settings
-        return SerialLine(
-            settings.port,
-            settings.baud_rate,
-            self._clock,
-            dtr=settings.dtr,
-            rts=settings.rts,
-            log=log,
-        )
 
     def _command(self, text: bytes, deadline_s: float) -> list[Report]:
         """Send one line, and get everything that is said up to its `ok`."""
@@ -600,6 +418,9 @@ class GrblStage:
         self._unanswered = 1
         while (report := self._next(deadline_s)) is not None:
             if isinstance(report, Status):
+                self._axes_told = max(len(report.machine), len(report.work))
+                if self._axes_told <= self._index:
+                    return None
                 if self._index < len(report.machine) or (
                     self._index < min(len(report.work), len(self._work_offset))
                 ):
@@ -620,12 +441,7 @@ class GrblStage:
 
     def _next(self, deadline_s: float) -> Report | None:
         """Get the next report. An unexpected banner or alarm makes the position unknown."""
-        if self._line is None:
-            self._lose("the connection is closed")
-        try:
-            line = self._line.read_line(deadline_s)
-        except LineLostError as error:
-            self._lose_line(error)
+        line = self._read_line(deadline_s)
         if line is None:
             return None
         report = parse(line)
@@ -641,57 +457,21 @@ class GrblStage:
         elif isinstance(report, Alarm):
             self._alarm = report
             if not self._in_handshake:
+                if report.code == HARD_LIMIT:  # often it is noise on the switch's wire
+                    self._complaint = (
+                        f"{report}; it is the second time: check the switch and its wiring"
+                    )
                 self._lose(str(report))
         return report
 
     def _send(self, data: bytes, *, answers: int = 0) -> None:
-        if self._line is None:
-            self._lose("the connection is closed")
-        try:
-            self._line.write(data)
-        except LineLostError as error:
-            self._lose_line(error)
+        self._write(data)
         self._owed += answers
 
-    # -- Losing and refusing ------------------------------------------------------------------
-
-    def _known(self, value: _Fact | None) -> _Fact:
-        if value is None:
-            raise StageError(f"{self._settings.port}: connect first; nothing is known of it yet")
-        return value
-
-    def _refuse_if_lost(self) -> None:
-        if self._lost is not None:
-            raise StageLostError(
-                f"{self._settings.port}: {self._lost}; it must be recovered before it moves"
-            )
-
     def _forget_position(self, why: str | None) -> None:
-        self._lost = why
-        self._origin_mm = self._reported_mm = nan
-        self._homed_at_s = -inf
+        super()._forget_position(why)
+        self._origin_mm = nan
         self._owed = self._unanswered = 0
-        self._silent_since_s = None
-        self._still_at_s = -inf
-
-    def _lose(self, why: str) -> NoReturn:
-        self._forget_position(why)
-        raise StageLostError(f"{self._settings.port}: {why}; its position is not known any more")
-
-    def _lose_line(self, error: LineLostError) -> NoReturn:
-        self._close_line()
-        self._forget_position(str(error))
-        raise error
-
-    def _give_up(self, why: str) -> NoReturn:
-        self._given_up = why
-        self._forget_position(why)
-        raise StageError(why)
-
-    def _close_line(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
 
     # -- Coordinates --------------------------------------------------------------------------
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from macontrol.config.errors import ConfigError
-from macontrol.config.stage_settings import StageSettings
-
-AXES = "XYZABC"
+from macontrol.config.stage_settings import AXES, StageSettings
 
 
 @dataclass(frozen=True)
@@ -56,10 +54,10 @@ def read_axis(identity: BoardIdentity, settings: StageSettings) -> Axis:
             )
     if values.get(13, 0) != 0:
         raise ConfigError("the board reports inches ($13=1); set $13=0")
-    if settings.homing != "never" and values.get(22, 1) == 0:
+    if values.get(22, 1) == 0:
         raise ConfigError(
-            'homing is not enabled on the board: set $22=1, or stage.homing = "never" '
-            "if it has no limit switch"
+            "homing is not enabled on the board; set $22=1, which takes a limit switch: without "
+            "one nobody knows where the carriage is"
         )
     pull_off = max(values.get(27, 1.0), 0.0)
     homes_positive = not int(values.get(23, 0)) >> index & 1

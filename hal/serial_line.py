@@ -191,7 +191,12 @@ class SerialLine:
                 self._clock.sleep_until(self._clock.now() + _PULSE_S)
 
 
-def open_with_back_off(open_line: Callable[[], Line], clock: Clock, deadline_s: float) -> Line:
+def open_with_back_off(
+    open_line: Callable[[], Line],
+    clock: Clock,
+    deadline_s: float,
+    wait_until: Callable[[float], None],
+) -> Line:
     """Try to open a port again and again, at growing intervals, until the deadline."""
     pause = _FIRST_PAUSE_S
     while True:
@@ -200,7 +205,7 @@ def open_with_back_off(open_line: Callable[[], Line], clock: Clock, deadline_s: 
         except LineError:
             if clock.now() + pause >= deadline_s:
                 raise
-        clock.sleep_until(clock.now() + pause)
+        wait_until(clock.now() + pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 

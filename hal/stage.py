@@ -6,6 +6,7 @@ driver's business. A stage enforces nothing: the guard before it does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +19,10 @@ class StageError(HardwareError):
 
 class StageLostError(StageError):
     """The connection or the position is lost: the stage must be recovered before it moves."""
+
+
+class StageBrokenError(StageError):
+    """Only a person can help: nothing is gained by trying again."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,17 @@ class Stage(Protocol):
         """Stop the motion at once, keeping the position if that is possible."""
         ...
 
-    def recover(self, deadline_s: float) -> None:
-        """Bring a failed stage back to a known, homed state, or raise StageError.
+    @property
+    def homing_is_due(self) -> bool:
+        """Get whether it is time to `recover` a stage that works, for steps it may have lost."""
+        ...
 
-        Reconnects with back-off, clears an alarm, and homes if homing is allowed.
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
+        """Bring the stage to a known, freshly homed state, or raise StageError.
+
+        Reconnects with back-off, clears an alarm, and homes if homing is allowed; which takes
+        long. `keep_on` is asked several times a second: the stage stands still, and StageError is
+        raised, soon after it says no.
         """
         ...
 

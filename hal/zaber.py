@@ -12,26 +12,18 @@ Nothing is stored in the device but the wish that its answers carry checksums.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, floor, inf, nan
-from typing import NoReturn, TypeVar
+from math import ceil, floor, inf
 
 from macontrol.config.errors import ConfigError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.clock import Clock
-from macontrol.hal.serial_line import Line, LineLostError, TrafficLog, open_with_back_off
-from macontrol.hal.serial_stage import open_port, require_leave_to_home, require_on_rail
+from macontrol.hal.serial_line import Line, TrafficLog
+from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.slot_plan import motion_time_s
 from macontrol.hal.stage import Arrival, StageDescription, StageError, StageLostError
-from macontrol.hal.zaber_device import (
-    AXES,
-    DeviceAxis,
-    DeviceIdentity,
-    read_axis,
-    read_microstep,
-)
+from macontrol.hal.zaber_device import DeviceAxis, DeviceIdentity, read_axis, read_microstep
 from macontrol.hal.zaber_protocol import (
     HIDING_FLAGS,
     INTERRUPTED,
@@ -54,7 +46,7 @@ _ANSWER_S = 0.5
 _ATTEMPTS = 4
 _STOP_S = 5.0
 _LATENCY_SAMPLES = 8
-# A device that has not answered for so long is taken for lost.
+# Silence for so long in the midst of a motion is looked into.
 _SILENCE_S = 1.0
 # How long a motion is left alone before it is looked at again, at the shortest and longest.
 _SHORTEST_LOOK_S = 0.002
@@ -63,10 +55,6 @@ _LONGEST_LOOK_S = 0.05
 _PLANNING_S = 0.002
 # A device with an encoder may stand this far (microsteps) from where it was sent.
 _NEAR = 8
-# A second stall within this time is not chance any more.
-_PARDON_S = 600.0
-
-_Fact = TypeVar("_Fact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +66,10 @@ class _Status:
     flags: tuple[str, ...]
 
 
-class ZaberStage:
-    """A linear stage on one axis of a Zaber device. Not for use by two threads at once."""
+class ZaberStage(SerialStage):
+    """A linear stage on one axis of a Zaber device."""
+
+    BOARD = "device"
 
     def __init__(
         self,
@@ -90,43 +80,23 @@ class ZaberStage:
         log: TrafficLog | None = None,
         confirm_homing: Callable[[], bool] | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._open_line = open_line or (lambda: open_port(settings, clock, log))
-        self._confirm_homing = confirm_homing
+        super().__init__(
+            settings, clock, open_line=open_line, log=log, confirm_homing=confirm_homing
+        )
         self._number = AXES.index(settings.axis) + 1
-        self._line: Line | None = None
         self._identity: DeviceIdentity | None = None
         self._axis: DeviceAxis | None = None
-        self._description: StageDescription | None = None
-        self._latencies_s: tuple[float, ...] = ()
         self._offset = 0
         """From where homing ends to the usable rail, in microsteps."""
         self._length = 0
         """Of the usable rail, in microsteps."""
-        # What is known of the position. A lost stage must be recovered; one that is not homed
-        # has no origin.
-        self._lost: str | None = "it is not connected"
-        self._given_up: str | None = None
         self._origin: int | None = None
-        self._homed_at_s = -inf
-        self._reported_mm = nan
-        self._still_at_s = -inf
-        # What is being said.
-        self._in_handshake = False
+        """Where it stands after homing, in microsteps."""
         self._checked = False
         """Whether the device's answers carry checksums, so that one without is none of its."""
         self._message_id = 0
-        self._fault: str | None = None
-        self._stalled_at_s = -inf
-        self._silent_since_s: float | None = None
 
     # -- What is known of it ------------------------------------------------------------------
-
-    @property
-    def description(self) -> StageDescription:
-        """Get what the stage is and can do; known once it is connected."""
-        return self._known(self._description)
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -138,57 +108,18 @@ class ZaberStage:
         """Get what the device says of its axis; known once it is connected."""
         return self._known(self._axis)
 
-    @property
-    def latencies_s(self) -> tuple[float, ...]:
-        """Get how long the device took to answer questions when it was connected."""
-        return self._latencies_s
-
-    @property
-    def is_homed(self) -> bool:
-        """Get whether the position is known."""
-        return self._lost is None and self._origin is not None
-
-    @property
-    def rehoming_is_due(self) -> bool:
-        """Get whether it is time to home again, as lost steps do not show in any answer."""
-        every = self._settings.rehome_every_s
-        return every != "off" and self._clock.now() - self._homed_at_s >= every
-
     # -- Connecting ---------------------------------------------------------------------------
 
-    def connect(self, deadline_s: float) -> None:
-        """Open the port, find the device, stop what it is doing, read its settings.
-
-        Nothing moves before `home`, even if the device says that it is homed: nobody has watched
-        it meanwhile.
-        """
+    def connect(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None:
+        """Meet the device, if the config says how long its microsteps are."""
         read_microstep(self._settings)
-        self._close_line()
-        self._line = self._open_line()
-        self._meet(deadline_s)
+        super().connect(deadline_s, keep_on)
 
-    def _meet(self, deadline_s: float) -> None:
-        """Get to know a device behind a port that was just opened."""
-        with self._handshake("it is being connected"):
-            try:
-                self._settle(deadline_s)
-                self._identify(deadline_s)
-                self._latencies_s = self._measure_latencies(deadline_s)
-                self._description = self._describe()
-            except BaseException:
-                self._close_line()
-                raise
-        self._lost = None
+    def _begin_handshake(self) -> None:
+        self._checked = False
 
-    @contextmanager
-    def _handshake(self, why: str) -> Iterator[None]:
-        """A stretch in which the position is unknown, and flags that say so are expected."""
-        self._forget_position(why)
-        self._in_handshake, self._checked = True, False
-        try:
-            yield
-        finally:
-            self._in_handshake = False
+    def _greet(self, deadline_s: float) -> None:
+        """It says nothing of itself when it is opened."""
 
     def _settle(self, deadline_s: float) -> None:
         """Find the device, have its answers carry checksums, and bring it to a stand."""
@@ -288,34 +219,23 @@ class ZaberStage:
 
     # -- Homing -------------------------------------------------------------------------------
 
-    def home(self, deadline_s: float) -> None:
-        """Find the home sensor, if homing is allowed; afterwards the position is known.
+    @property
+    def _homing_time_s(self) -> float:
+        return self.axis.homing_time_s
 
-        The carriage then stands at the end of the usable rail that is nearer to the sensor.
-        """
-        self._refuse_if_lost()
-        require_leave_to_home(self._settings, self._confirm_homing)
-        self._forget_position(None)
+    def _run_homing(self, deadline_s: float) -> None:
         self._in_handshake = True  # it says all the while that it is not homed
         try:
-            home = self._run_homing(min(deadline_s, self._clock.now() + self.axis.homing_time_s))
-        except BaseException:
-            # A motor that seeks its sensor is not left to itself, whatever has happened.
-            self._lost = self._lost or "homing failed"
-            with suppress(StageError):
-                self._post("stop")
-            raise
+            home = self._seek_home(deadline_s)
         finally:
             self._in_handshake = False
         self._origin = home
-        self._homed_at_s = self._clock.now()
         self._reported_mm = self._to_rail(home)
-        if self._offset > 0:
-            end = self.description.travel_mm if self._settings.inverted else 0.0
-            if not self.move_to(end, deadline_s).arrived:
-                raise StageError("the carriage did not get from its sensor to the usable rail")
 
-    def _run_homing(self, deadline_s: float) -> int:
+    def _break_off_homing(self) -> None:
+        self._post("stop")
+
+    def _seek_home(self, deadline_s: float) -> int:
         """Home; where it stands then, in microsteps."""
         self._ask("warnings clear", self._soon(deadline_s))
         begun = self._ask("home", self._soon(deadline_s))
@@ -347,7 +267,7 @@ class ZaberStage:
     def _refuse_fault(self, status: _Status) -> None:
         for flag in status.flags:
             if is_fault(flag):
-                self._fault = flag
+                self._complain(flag)
                 raise StageError(f"homing failed: {explain(flag)}")
 
     def _check_rail(self, home: int) -> None:
@@ -367,7 +287,7 @@ class ZaberStage:
         """Move to a position (mm) and wait for the arrival, at the longest until the deadline."""
         self._refuse_if_lost()
         self._refuse_if_not_homed()
-        require_on_rail(position_mm, self.description.travel_mm)
+        self._refuse_off_rail(position_mm)
         before = self._demand_status(deadline_s)
         if before.busy:
             raise StageError(self._why_busy(before))
@@ -432,14 +352,6 @@ class ZaberStage:
         self._silent_since_s = None
         return status
 
-    def _note_silence(self, asked_s: float) -> NoReturn:
-        if self._silent_since_s is None:
-            self._silent_since_s = asked_s
-        silent = self._clock.now() - self._silent_since_s
-        if silent >= _SILENCE_S:
-            self._lose(f"the device has not answered for {silent:.1f} s")
-        raise StageError(f"{self._settings.port}: the device does not answer")
-
     def _why_busy(self, status: _Status) -> str:
         if "NC" in status.flags:
             return f"the stage is held up: {explain('NC')}"
@@ -473,62 +385,11 @@ class ZaberStage:
         finally:
             self._in_handshake = False
 
-    def close(self) -> None:
-        """Stop, and let go of the port."""
-        try:
-            with suppress(StageError):
-                self.stop()
-        finally:
-            self._close_line()
-            self._forget_position("it is closed")
+    def _is_well(self, deadline_s: float) -> bool:
+        return self._status(deadline_s) is not None
 
-    def recover(self, deadline_s: float) -> None:
-        """Bring the stage back to a known, homed state, or raise StageError."""
-        if self._given_up is not None:
-            raise StageError(self._given_up)
-        if self._is_fine():
-            return
-        if self._fault == STALLED:
-            self._pardon_once()
-        self._fault = None
-        if not self._revive(deadline_s):
-            self._line = open_with_back_off(self._open_line, self._clock, deadline_s)
-            self._meet(deadline_s)
-        self.home(deadline_s)
-
-    def _is_fine(self) -> bool:
-        if not self.is_homed:
-            return False
-        try:
-            return self._status(self._clock.now() + _ANSWER_S) is not None
-        except StageError:
-            return False
-
-    def _pardon_once(self) -> None:
-        """A stall may be chance: once. Twice, and something is in the way."""
-        now = self._clock.now()
-        if now - self._stalled_at_s < _PARDON_S:
-            self._give_up(
-                f"{explain(STALLED)} It is the second time: look at the rail, the cable and the "
-                "load before it is started again"
-            )
-        self._stalled_at_s = now
-
-    def _revive(self, deadline_s: float) -> bool:
-        """Go on over the connection there is; False if it has to be opened anew."""
-        if self._line is None:
-            return False
-        try:
-            with self._handshake(self._lost or "it is being recovered"):
-                self._settle(deadline_s)
-                self._identify(deadline_s)
-        except StageError:
-            if self._given_up is not None:
-                raise
-            self._close_line()
-            return False
-        self._lost = None
-        return True
+    def _free(self, deadline_s: float) -> None:
+        """Nothing locks it: a fault ends with the next homing."""
 
     # -- Talking ------------------------------------------------------------------------------
 
@@ -598,12 +459,7 @@ class ZaberStage:
 
     def _next(self, deadline_s: float) -> Message | None:
         """Get what is said next; what other devices of the chain say is Noise."""
-        if self._line is None:
-            self._lose("the connection is closed")
-        try:
-            line = self._line.read_line(deadline_s)
-        except LineLostError as error:
-            self._lose_line(error)
+        line = self._read_line(deadline_s)
         if line is None:
             return None
         message = parse(line)
@@ -619,65 +475,27 @@ class ZaberStage:
 
     def _heed(self, flag: str) -> None:
         """A flag that voids the position makes it unknown."""
-        if is_fault(flag):
-            self._fault = flag
         if voids_position(flag) and not self._in_handshake:
+            self._complain(flag)
             self._lose(explain(flag))
+
+    def _complain(self, flag: str) -> None:
+        if flag == STALLED:
+            self._complaint = (
+                f"{explain(STALLED)} It is the second time: look at the rail, the cable and the "
+                "load before it is started again"
+            )
 
     def _post(self, text: str, *, axis: int | None = None) -> None:
         """Send a command and wait for nothing."""
-        if self._line is None:
-            self._lose("the connection is closed")
         self._message_id = (self._message_id + 1) % 100
         about = self._number if axis is None else axis
         data = encode(self._settings.device_address, about, self._message_id, text)
-        try:
-            self._line.write(data)
-        except LineLostError as error:
-            self._lose_line(error)
-
-    # -- Losing and refusing ------------------------------------------------------------------
-
-    def _known(self, value: _Fact | None) -> _Fact:
-        if value is None:
-            raise StageError(f"{self._settings.port}: connect first; nothing is known of it yet")
-        return value
-
-    def _refuse_if_lost(self) -> None:
-        if self._lost is not None:
-            raise StageLostError(
-                f"{self._settings.port}: {self._lost}; it must be recovered before it moves"
-            )
-
-    def _refuse_if_not_homed(self) -> None:
-        if not self.is_homed:
-            raise StageError("the stage is not homed: its position is not known")
+        self._write(data)
 
     def _forget_position(self, why: str | None) -> None:
-        self._lost = why
-        self._origin, self._reported_mm = None, nan
-        self._homed_at_s = -inf
-        self._silent_since_s = None
-        self._still_at_s = -inf
-
-    def _lose(self, why: str) -> NoReturn:
-        self._forget_position(why)
-        raise StageLostError(f"{self._settings.port}: {why}; its position is not known any more")
-
-    def _lose_line(self, error: LineLostError) -> NoReturn:
-        self._close_line()
-        self._forget_position(str(error))
-        raise error
-
-    def _give_up(self, why: str) -> NoReturn:
-        self._given_up = why
-        self._forget_position(why)
-        raise StageError(why)
-
-    def _close_line(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        super()._forget_position(why)
+        self._origin = None
 
     # -- Coordinates --------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from math import inf
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import StageSettings
 
-AXES = "XYZABC"
 SPEED_UNIT = 1.6384
 """Speed data are microsteps per second times this."""
 ACCELERATION_UNIT = SPEED_UNIT / 10_000

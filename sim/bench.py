@@ -6,7 +6,7 @@ the actuator is. Nothing outside this room knows that it is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -36,7 +36,9 @@ class SimulatedStage:
     def stop(self) -> None:
         self._actuator.stop(self._clock.now())
 
-    def recover(self, deadline_s: float) -> None:
+    homing_is_due = False
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         """A simulated stage never loses its position."""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ to answer it with, so that a run can be held to account for every one of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isnan, nan
 
 import numpy as np
@@ -103,8 +103,12 @@ class FaultyStage:
     def stop(self) -> None:
         self._stage.stop()
 
-    def recover(self, deadline_s: float) -> None:
-        self._stage.recover(deadline_s)
+    @property
+    def homing_is_due(self) -> bool:
+        return self._stage.homing_is_due
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
+        self._stage.recover(deadline_s, keep_on)
 
     def close(self) -> None:
         self._stage.close()

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.clock import VirtualClock
 from macontrol.hal.grbl import GrblStage
-from macontrol.hal.serial_line import LineLostError
+from macontrol.hal.serial_line import LineError, LineLostError
 
 BANNER = b"Grbl 1.1h ['$' for help]"
 LOCKED = b"[MSG:'$H'|'$X' to unlock]"
@@ -138,7 +138,11 @@ class Desk:
         self.confirmed = True
         self._opens = opens
 
+        self.refuses_to_open = False
+
         def open_line() -> ScriptedLine:
+            if self.refuses_to_open:
+                raise LineError("/dev/ttyTEST does not exist")
             self._opens -= 1
             assert self._opens >= 0, "opened too often"
             self.line.is_open = True

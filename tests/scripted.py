@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import nan
+from math import inf, nan
 
 from macontrol.config import Config
 from macontrol.controller.clock import VirtualClock
@@ -12,6 +12,7 @@ from macontrol.controller.guard import Guard
 from macontrol.controller.loop import SlotLoop
 from macontrol.controller.policy import Decision
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.tally import Tally
 from macontrol.hal import Arrival, Measurement, StageDescription, StageError
 from macontrol.sim.actuator import describe
 
@@ -57,6 +58,8 @@ class ScriptedStage:
         self.recoveries = 0
         self.recovery_s = 0.0
         self.vain_recoveries = 0
+        self.recovery_fault = StageError("still lost")
+        self.homing_due_s = inf
         self._from_mm = position_mm
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
@@ -81,11 +84,19 @@ class ScriptedStage:
         here = self.position_mm if arrived else (self._from_mm + self.position_mm) / 2
         return Arrival(here, arrived, now)
 
-    def recover(self, deadline_s: float) -> None:
+    @property
+    def homing_is_due(self) -> bool:
+        return self.clock.now() >= self.homing_due_s
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         self.recoveries += 1
-        self.clock.lose(self.recovery_s)
+        for _ in range(10):
+            self.clock.lose(self.recovery_s / 10)
+            if not keep_on():
+                raise StageError("told to stop")
         if self.recoveries <= self.vain_recoveries:
-            raise StageError("still lost")
+            raise self.recovery_fault
+        self.homing_due_s, self.position_mm, self.arrives_s = inf, 0.0, -1.0
 
     def stop(self) -> None:
         self.stopped += 1
@@ -192,7 +203,19 @@ class ScriptedBench:
             region_mm=config.physical.region_length * self.wavelength_mm,
             stroke_mm=self.stroke_mm,
         )
-        self.loop = SlotLoop(config, self.policy, self.guard, self.probe, self.clock, self.kept)
+        self.watch(lambda tally, now: None)
+
+    def watch(self, on_slot: Callable[[Tally, float], None]) -> None:
+        """Have a function called after every slot, by a loop that begins anew."""
+        self.loop = SlotLoop(
+            self.config,
+            self.policy,
+            self.guard,
+            self.probe,
+            self.clock,
+            self.kept,
+            on_slot=on_slot,
+        )
         self.tally = self.loop.tally
 
     def run(self, slots: int) -> Kept:

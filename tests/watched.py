@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite, nan
 
 from macontrol.hal import Arrival, Stage, StageDescription
@@ -52,9 +53,13 @@ class WatchedStage:
         self._reported = None
         self._stage.stop()
 
-    def recover(self, deadline_s: float) -> None:
+    @property
+    def homing_is_due(self) -> bool:
+        return self._stage.homing_is_due
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         self._reported = None
-        self._stage.recover(deadline_s)
+        self._stage.recover(deadline_s, keep_on)
 
     def close(self) -> None:
         self._stage.close()

@@ -36,7 +36,7 @@ from macontrol.controller.runfile.header import RunHeader
 from macontrol.controller.runfile.recorder import RunFileRecorder
 from macontrol.controller.runfile.resume import Resume, find_resume
 from macontrol.controller.survey import Survey
-from macontrol.controller.survey_file import fresh_survey, save_survey
+from macontrol.controller.survey_file import fresh_survey, kept_survey_path, save_survey
 from macontrol.controller.survey_walk import walk_rail
 from macontrol.controller.tally import Tally
 from macontrol.controller.theory import Verdict
@@ -45,6 +45,7 @@ from macontrol.display.live_view import LiveView
 from macontrol.display.output import Output
 from macontrol.display.summary import print_summary, summarise
 from macontrol.hal import Backend, Clock, StageError
+from macontrol.hal.traffic_log import TrafficFile
 from macontrol.recorders import Fanout, PositionKeeper
 from macontrol.serial_bench import SerialBench, may_home
 from macontrol.sim.bench import SimulatedBench
@@ -75,6 +76,8 @@ class RunOptions:
     backend: str = "sim"
     yes: bool = False
     """Whether the stage may be homed without asking."""
+    traffic: Path | None = None
+    """Where to write what goes over the serial line."""
 
 
 class Daemon:
@@ -124,7 +127,12 @@ class Daemon:
             if not options.fast:
                 closing.enter_context(InstanceLock(options.name))
             resume = self._find_resume()
-            bench = self._open_bench(closing, resume)
+            try:
+                bench = self._open_bench(closing, resume)
+            except StageError:
+                if self._signals.first:
+                    return 0  # told to stop before the stage was homed
+                raise
             survey = resume.survey if resume else self._survey(bench)
             if self._signals.first and len(survey.reward) < 2:
                 return 0  # told to stop before the rail was walked
@@ -176,11 +184,15 @@ class Daemon:
         """The bench, ready to run; it is closed when `closing` ends."""
         config, options = self._config, self._options
         if options.backend == "serial":
+            log = None
+            if options.traffic is not None:
+                log = closing.enter_context(TrafficFile(options.traffic, self._clock))
             bench = SerialBench(
                 config,
                 self._clock,
                 confirm_homing=self._confirm_homing,
                 tell=self._note,
+                log=log,
                 is_stopped=lambda: bool(self._signals.first),
             )
             bench.open(closing)
@@ -208,7 +220,7 @@ class Daemon:
         rewards = bench.prior_survey([float(x) * wavelength_mm for x in positions])
         if rewards is not None:
             return Survey(positions, np.asarray(rewards))
-        kept = default_run_folder() / f"survey-{Path(self._options.name).name}.npz"
+        kept = kept_survey_path(self._options.name)
         if not self._options.cold and (survey := fresh_survey(kept, config)):
             self._note(f"survey: {len(survey.reward)} samples from {kept}")
             return survey

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Protocol
 
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError
 from macontrol.controller.survey_walk import measure_once
-from macontrol.hal import Clock, ProbeError, Stage, StageDescription
+from macontrol.hal import Clock, ProbeError, StageDescription
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.rtl_tcp import RtlTcpStream
 from macontrol.hal.sdr_probe import IQStream, SdrProbe
 from macontrol.hal.serial_line import TrafficLog
+from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.slot_plan import SlotPlan, plan_slot
 from macontrol.hal.soapy import SoapyStream
 from macontrol.hal.zaber import ZaberStage
@@ -30,23 +30,6 @@ _HOME_S = 3600.0
 _SIGNAL_S = 120.0
 _LEAST_REWARD = 0.02
 _BEFORE_ALL_SLOTS = -1_000_000
-
-
-class SerialStage(Stage, Protocol):
-    """A stage behind a serial port: it is connected and homed before it is used."""
-
-    @property
-    def latencies_s(self) -> tuple[float, ...]:
-        """Get how long it took to answer when it was connected."""
-        ...
-
-    def connect(self, deadline_s: float) -> None:
-        """Meet the board; nothing moves."""
-        ...
-
-    def home(self, deadline_s: float) -> None:
-        """Find where it is, if homing is allowed."""
-        ...
 
 
 class SerialBench:
@@ -87,7 +70,7 @@ class SerialBench:
         """Bring both up; what was opened is closed when `closing` ends."""
         now = self._clock.now
         closing.callback(self._stage.close)
-        self._stage.connect(now() + _CONNECT_S)
+        self._stage.connect(now() + _CONNECT_S, self._keep_on)
         description = self._stage.description
         self._tell(
             f"{self._config.stage.driver} stage on {description.name}: "
@@ -96,13 +79,16 @@ class SerialBench:
         )
         check_plan(self._config, description)
         self._tell("homing the stage")
-        self._stage.home(now() + _HOME_S)
+        self._stage.home(now() + _HOME_S, self._keep_on)
         closing.callback(self._probe.close)
         self._probe.open()
         if self._config.probe.noise_floor == "measure":
             floor = self._probe.measure_noise_floor()
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
             self._await_signal()
+
+    def _keep_on(self) -> bool:
+        return not self._is_stopped()
 
     def _await_signal(self) -> None:
         """After the noise floor: wait until the transmitter is on."""
@@ -152,5 +138,8 @@ def may_home(*, yes: bool, at_terminal: bool) -> bool:
     """Leave to home: given on the command line, or by a person at the terminal."""
     if yes or not at_terminal:
         return yes
-    answer = input("The stage will move to its limit switch. Is the rail clear? [y/N] ")
+    answer = input(
+        "The stage will move to its limit switch, now and whenever it has to be homed again in "
+        "this run.\nIs the rail clear? [y/N] "
+    )
     return answer.strip().lower() in ("y", "yes")

@@ -201,8 +201,8 @@ class TestStage:
 
     def test_an_axis_that_the_board_has_not(self, check: Check, closing: ExitStack) -> None:
         report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.axis="C"')
-        assert report.failed(*STAGE) == ["board"]
-        assert "Grbl 1.1h was heard, but tells nothing of stage.axis" in report.told_of("board")
+        assert report.failed(*STAGE) == ["settings"]
+        assert "stage.axis = 'C': the board has the axes X Y Z only" in report.told_of("settings")
 
     def test_a_board_that_does_not_home(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing, settings={20: 0, 22: 0})
@@ -211,10 +211,6 @@ class TestStage:
         assert "set $22=1" in report.told_of("settings")
         assert report.passed("board", "homing") == ["board", "homing"]
         assert report.lines["latency"][0] == "skip"
-
-    def test_homing_that_is_forbidden(self, check: Check, closing: ExitStack) -> None:
-        report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.homing="never"')
-        assert report.failed(*STAGE) == ["homing"]
 
     def test_a_board_in_alarm_is_examined_to_the_end(
         self, check: Check, closing: ExitStack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from math import inf, nan
 from random import Random
 
@@ -50,7 +51,10 @@ class LyingStage:
         return Arrival(said, self.arrived, deadline_s)
 
     def stop(self) -> None: ...
-    def recover(self, deadline_s: float) -> None: ...
+
+    homing_is_due = False
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None: ...
     def close(self) -> None: ...
 
 

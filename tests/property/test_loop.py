@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import pairwise
 from math import inf, nan
 from random import Random
@@ -18,7 +19,7 @@ from macontrol.controller.guard import Guard
 from macontrol.controller.loop import SlotLoop
 from macontrol.controller.policy import Decision
 from macontrol.controller.record import EventKind
-from macontrol.hal import Arrival, Measurement, ProbeError, StageError
+from macontrol.hal import Arrival, Measurement, ProbeError, StageError, StageLostError
 from macontrol.sim.actuator import describe
 
 # Loops to try, 150 slots each.
@@ -57,6 +58,16 @@ class ChaoticStage(ScriptedStage):
     def where(self, deadline_s: float) -> Arrival:
         return self._garble(super().where(deadline_s))
 
+    @property
+    def homing_is_due(self) -> bool:
+        return self.chaos.struck()
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
+        self.chaos.stall(self.clock)
+        if self.chaos.struck():
+            raise StageLostError("chaos")
+        super().recover(deadline_s, keep_on)
+
     def _garble(self, arrival: Arrival) -> Arrival:
         rng = self.chaos.rng
         self.chaos.stall(self.clock)
@@ -64,7 +75,7 @@ class ChaoticStage(ScriptedStage):
             return arrival
         kind = rng.randrange(5)
         if kind == 0:
-            raise StageError("chaos")
+            raise rng.choice([StageError, StageLostError])("chaos")
         if kind == 1:  # it really is elsewhere
             self.position_mm = rng.uniform(-1.0, 61.0)
             return self.report()

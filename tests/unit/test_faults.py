@@ -197,7 +197,7 @@ def test_what_a_faulty_stage_does(paper: Config, kind: str) -> None:
     else:
         assert arrival.arrived
         assert not plan.injected
-    stage.recover(1.0)
+    stage.recover(1.0, lambda: True)
     stage.stop()
     stage.close()
 

@@ -179,12 +179,11 @@ def test_a_build_that_can_homes_only_its_axis() -> None:
     desk.line.assert_consumed()
 
 
-@pytest.mark.parametrize("homing", ["never", "ask"])
-def test_nothing_is_homed_without_leave(homing: str) -> None:
-    desk = Desk(*greeting(), homing=homing)
+def test_nothing_is_homed_without_leave() -> None:
+    desk = Desk(*greeting(), homing="ask")
     desk.confirmed = False
     desk.stage.connect(desk.soon())
-    with pytest.raises(StageError, match=homing):
+    with pytest.raises(StageError, match="nobody has agreed"):
         desk.stage.home(desk.soon())
     with pytest.raises(StageError, match="not homed"):
         desk.stage.move_to(1.0, desk.soon())
@@ -236,14 +235,15 @@ def test_a_switch_still_closed_after_homing_is_refused() -> None:
     desk.line.assert_consumed()
 
 
-def test_a_person_can_say_where_the_carriage_is() -> None:
-    desk = Desk(*greeting(state="Idle"), homing="never")
+def test_homing_is_broken_off_as_soon_as_nobody_waits_for_it() -> None:
+    desk = Desk(*greeting(), (b"$H\n", [(20.0, b"ok")]), (b"\x18", []))
     desk.stage.connect(desk.soon())
-    desk.line.extend((b"?", [status("Idle", 0.0)]))
-    desk.stage.take_position(30.0)
-    desk.line.extend((MOVE % b"-1.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -1.0)]))
-    assert desk.stage.move_to(31.0, desk.soon()).position_mm == pytest.approx(31.0)
-    desk.line.assert_consumed()
+    until = desk.soon(3.0)
+    with pytest.raises(StageError, match="told to stop"):
+        desk.stage.home(desk.soon(60.0), lambda: desk.clock.now() < until)
+    assert desk.clock.now() <= until + 0.2
+    with pytest.raises(StageLostError, match="homing failed"):
+        desk.stage.move_to(1.0, desk.soon())
 
 
 # -- Moving -----------------------------------------------------------------------------------
@@ -624,16 +624,26 @@ def test_a_stage_that_is_fine_is_left_alone() -> None:
     desk.line.assert_consumed()
 
 
-def test_recovery_does_not_home_where_homing_has_to_be_agreed_to() -> None:
+def test_who_has_agreed_to_homing_is_not_asked_again() -> None:
     desk = homed_desk(homing="ask")
     trip(desk)
     desk.confirmed = False
-    desk.line.extend((b"", [CALL]), *RECOVERY[:-2])
-    with pytest.raises(StageError, match="nobody has agreed"):
-        desk.stage.recover(desk.soon())
-    with pytest.raises(StageError, match="not homed"):
-        desk.stage.move_to(1.0, desk.soon())
+    desk.line.extend((b"", [CALL]), *RECOVERY)
+    desk.stage.recover(desk.soon())
+    assert desk.stage.is_homed
     desk.line.assert_consumed()
+
+
+def test_a_recovery_ends_as_soon_as_nobody_waits_for_it() -> None:
+    desk = homed_desk(opens=1)  # and never again
+    desk.line.extend((b"?", [UNPLUGGED]))
+    with pytest.raises(StageLostError):
+        desk.stage.where(desk.soon())
+    desk.refuses_to_open = True
+    until = desk.soon(5.0)
+    with pytest.raises(StageError, match="told to stop"):
+        desk.stage.recover(desk.soon(60.0), lambda: desk.clock.now() < until)
+    assert desk.clock.now() <= until + 0.2
 
 
 def test_an_unplugged_board_is_opened_again_and_homed() -> None:
@@ -660,12 +670,22 @@ def test_another_board_in_its_place_is_refused_for_good() -> None:
     desk.line.assert_consumed()
 
 
-def test_rehoming_becomes_due() -> None:
+def test_homing_falls_due_and_a_recovery_does_it() -> None:
     desk = homed_desk(rehome_every_s=60.0)
-    assert not desk.stage.rehoming_is_due
+    assert not desk.stage.homing_is_due
     desk.clock.sleep_until(desk.soon(60.0))
-    assert desk.stage.rehoming_is_due
-    assert not homed_desk().stage.rehoming_is_due
+    assert desk.stage.homing_is_due
+    desk.line.extend((b"?", [status("Idle", -30.0)]), *HOMING)
+    desk.stage.recover(desk.soon())
+    assert desk.stage.is_homed
+    assert not desk.stage.homing_is_due
+    desk.line.assert_consumed()
+
+
+def test_homing_never_falls_due_where_it_is_off() -> None:
+    desk = homed_desk(rehome_every_s="off")
+    desk.clock.sleep_until(desk.soon(1e9))
+    assert not desk.stage.homing_is_due
 
 
 def test_a_latency_sample_is_as_long_as_a_move() -> None:

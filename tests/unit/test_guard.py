@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, nan
 
 import pytest
@@ -29,7 +30,9 @@ class Stage:
     def stop(self) -> None:
         self.stops += 1
 
-    def recover(self, deadline_s: float) -> None: ...
+    homing_is_due = False
+
+    def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None: ...
 
     def close(self) -> None: ...
 

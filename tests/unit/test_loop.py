@@ -25,7 +25,14 @@ from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Decision
 from macontrol.controller.record import EventKind
 from macontrol.controller.survey import Survey
-from macontrol.hal import Arrival, Measurement, ProbeError, StageError, StageLostError
+from macontrol.hal import (
+    Arrival,
+    Measurement,
+    ProbeError,
+    StageBrokenError,
+    StageError,
+    StageLostError,
+)
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.episode import play
 from macontrol.sim.rewardmap import simulate_map
@@ -430,6 +437,74 @@ class TestStage:
             bench.run(1000)
         assert len(bench.stage.commands) == 3
 
+    def test_a_broken_stage_is_given_up_at_once(self, bench: ScriptedBench) -> None:
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the limit switch has tripped")
+
+        bench.stage.moves[3] = lost
+        bench.stage.vain_recoveries = 1
+        bench.stage.recovery_fault = StageBrokenError("check the switch")
+        with pytest.raises(StageBrokenError, match="check the switch"):
+            bench.run(1000)
+        assert bench.stage.recoveries == 1
+
+    def test_signs_of_life_are_given_while_it_is_recovered(self, bench: ScriptedBench) -> None:
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the cable was pulled")
+
+        signs: list[float] = []
+        bench.stage.moves[3] = lost
+        bench.stage.recovery_s = 20.0
+        bench.watch(lambda _, now: signs.append(now))
+        bench.run(6)
+        assert max(np.diff(signs)) <= 2.0 + 2 * bench.slot_s
+
+    def test_a_stop_while_it_is_recovered_ends_the_run_and_is_no_fault(
+        self, bench: ScriptedBench
+    ) -> None:
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the cable was pulled")
+
+        bench.stage.moves[3] = lost
+        bench.stage.recovery_s = 20.0
+        lost_at = bench.clock.now() + 4 * bench.slot_s
+        bench.watch(lambda _, now: bench.loop.stop() if now > lost_at + 5.0 else None)
+        kept = bench.run(1000)
+        assert bench.clock.now() < lost_at + 10.0
+        assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults == 1
+
+    @pytest.mark.parametrize("homing_s", [0.0, 1.5])
+    def test_a_stage_is_homed_again_when_that_is_due(
+        self, bench: ScriptedBench, homing_s: float
+    ) -> None:
+        bench.stage.homing_due_s = bench.clock.now() + 5.5 * bench.slot_s
+        bench.stage.recovery_s = homing_s
+        kept = bench.run(20)
+        assert bench.stage.recoveries == 1
+        (homing,) = kept.events(EventKind.HOMING)
+        assert homing.slot == 6
+        assert homing.value == pytest.approx(homing_s)
+        missed = kept.events(EventKind.MISSED)
+        assert [event.detail for event in missed] == (
+            ["the stage was being homed again"] if homing_s else []
+        )
+        assert bench.tally.missed == pytest.approx(homing_s / bench.slot_s, abs=2)
+        assert bench.tally.stage_faults == 0
+        # It stands at the end of its rail now, is asked, and goes on from there by strokes.
+        after = next(record for record in kept.slots if record.slot >= 6)
+        assert bench.stage.located >= 2
+        assert after.position <= bench.config.physical.rho_max + 1e-9
+
+    def test_a_stage_that_moves_still_is_not_homed(self, bench: ScriptedBench) -> None:
+        def under_way(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.arrives_s = deadline + 3 * bench.slot_s
+
+        bench.stage.moves[3] = under_way
+        bench.stage.homing_due_s = bench.clock.now() + 4.5 * bench.slot_s
+        kept = bench.run(12)
+        (homing,) = kept.events(EventKind.HOMING)
+        assert homing.slot > 6
+
     def test_faults_with_a_break_do_not_use_up_the_patience(self, impatient: ScriptedBench) -> None:
         bench = impatient
 
@@ -485,6 +560,16 @@ class TestApproach:
         assert bench.tally.position == pytest.approx(2.0)
         assert bench.tally.stage_faults == len(bench.kept.events(EventKind.STAGE_FAULT)) == 2
         assert len(bench.kept.events(EventKind.RECOVERY)) == 2
+
+    def test_a_stage_lost_on_the_way_is_recovered(self, bench: ScriptedBench) -> None:
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the cable was pulled")
+
+        bench.stage.moves[3] = lost
+        bench.loop.approach(2.0)
+        assert bench.stage.recoveries == 1
+        assert bench.tally.position == pytest.approx(2.0)
+        assert bench.tally.stage_faults == len(bench.kept.events(EventKind.RECOVERY)) == 1
 
     def test_a_stage_still_moving_at_the_start_is_waited_for(self, bench: ScriptedBench) -> None:
         bench.stage.arrives_s = bench.clock.now() + 2.0

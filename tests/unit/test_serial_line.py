@@ -193,7 +193,7 @@ def test_reopening_backs_off_until_it_works() -> None:
             raise LineError("not yet")
         return Opened()
 
-    open_with_back_off(open_line, clock, 60.0)
+    open_with_back_off(open_line, clock, 60.0, clock.sleep_until)
     pauses = [b - a for a, b in pairwise(tries)]
     assert pauses == sorted(pauses)
     assert pauses[0] <= 0.1
@@ -201,5 +201,5 @@ def test_reopening_backs_off_until_it_works() -> None:
     tries.clear()
     clock = VirtualClock()
     with pytest.raises(LineError, match="not yet"):
-        open_with_back_off(open_line, clock, 5.0)
+        open_with_back_off(open_line, clock, 5.0, clock.sleep_until)
     assert clock.now() <= 5.0

@@ -208,14 +208,13 @@ def test_homing_makes_the_position_known() -> None:
     desk.finish()
 
 
-@pytest.mark.parametrize("homing", ["never", "ask"])
-def test_nothing_is_homed_without_leave(homing: str) -> None:
-    desk = Desk(homing=homing)
+def test_nothing_is_homed_without_leave() -> None:
+    desk = Desk(homing="ask")
     desk.confirmed = False
     desk.expects_greeting()
     desk.play()
     desk.stage.connect(desk.soon())
-    with pytest.raises(StageError, match=homing):
+    with pytest.raises(StageError, match="nobody has agreed"):
         desk.stage.home(desk.soon())
     desk.finish()
 
@@ -666,21 +665,14 @@ def test_a_device_that_comes_back_as_another_is_not_touched() -> None:
     desk.finish()
 
 
-def test_a_recovery_does_not_home_without_leave() -> None:
-    desk = stalled_desk(homing="ask")
-    desk.confirmed = False
-    desk.expects("", "OK IDLE FS 0")
-    desk.expects("stop", "OK IDLE FS 0")
-    desk.expects("get pos", "OK IDLE FS 500")
-    desk.expects_identity(flag="FS")
-    desk.play()
-    with pytest.raises(StageError, match="nobody has agreed"):
-        desk.stage.recover(desk.soon())
-    desk.finish()
-
-
-def test_rehoming_falls_due() -> None:
+def test_homing_falls_due_and_a_recovery_does_it() -> None:
     desk = homed_desk(rehome_every_s=60.0)
-    assert not desk.stage.rehoming_is_due
+    assert not desk.stage.homing_is_due
     desk.clock.sleep_until(desk.clock.now() + 60.0)
-    assert desk.stage.rehoming_is_due
+    assert desk.stage.homing_is_due
+    desk.expects("get pos", "OK IDLE -- 500")
+    desk.expects_homing()
+    desk.play()
+    desk.stage.recover(desk.soon())
+    assert not desk.stage.homing_is_due
+    desk.finish()

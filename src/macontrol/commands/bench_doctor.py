@@ -25,8 +25,9 @@ from macontrol.hal.devices import access_to, clients_of, find_serial_ports, hold
 from macontrol.hal.grbl_checkup import GrblCheckup
 from macontrol.hal.sdr_probe import NoiseFloor, ProbeHealth, SdrProbe
 from macontrol.hal.serial_line import TrafficLog
+from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.zaber import ZaberStage
-from macontrol.serial_bench import SerialBench, SerialStage, check_plan
+from macontrol.serial_bench import SerialBench, check_plan
 
 Verdict: TypeAlias = Literal["pass", "note", "FAIL", "skip"]
 
@@ -68,10 +69,18 @@ class Checkup(Protocol):
 class BenchDoctor:
     """Examines the bench of a config and tells each finding as it is made."""
 
-    def __init__(self, config: Config, clock: Clock, tell: Callable[[Finding], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        tell: Callable[[Finding], None],
+        *,
+        log: TrafficLog | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
         self._tell = tell
+        self._log = log
         self.failures = 0
 
     def examine(self) -> int:
@@ -135,7 +144,7 @@ class BenchDoctor:
     def _examine_stage(self, closing: ExitStack) -> None:
         settings = self._config.stage
         checkup = GrblCheckup() if settings.driver == "grbl" else None
-        log = checkup.log if checkup is not None else None
+        log = _both(self._log, checkup.log if checkup is not None else None)
         contradiction: ConfigError | None = None
         try:
             try:
@@ -149,10 +158,7 @@ class BenchDoctor:
         except StageError as error:
             detail, fix = _parts(error, "see that it is powered and the right port")
             if checkup is not None and checkup.board:
-                detail = (
-                    f"{checkup.board} was heard, but tells nothing of stage.axis, or falls silent"
-                )
-                fix = f"is {settings.axis!r} an axis of it? Else check cable and power"
+                detail = f"{checkup.board} was heard, but falls silent: {detail}"
             self._fail("board", detail, fix)
             self._skip("the board does not answer", *_OF_THE_BOARD[1:])
             return
@@ -196,12 +202,6 @@ class BenchDoctor:
         trouble = checkup.trouble(settings) if checkup is not None else None
         if trouble is not None:
             self._fail("homing", *trouble)
-        elif settings.homing == "never":
-            self._fail(
-                "homing",
-                'it is not homed, and stage.homing = "never" forbids it, so that nothing can run',
-                'set stage.homing to "ask" or "allow"',
-            )
         else:
             state = f" ({checkup.state})" if checkup is not None else ""
             how = "on --yes, or when you agree" if settings.homing == "ask" else "without asking"
@@ -366,6 +366,17 @@ def _name_of_board(stage: SerialStage | None, checkup: Checkup | None) -> str:
         found = stage.identity
         return f"Zaber device {found.device_id}, serial {found.serial}, firmware {found.firmware},"
     return "a board"
+
+
+def _both(one: TrafficLog | None, other: TrafficLog | None) -> TrafficLog | None:
+    if one is None or other is None:
+        return one or other
+
+    def log(direction: str, data: bytes) -> None:
+        one(direction, data)
+        other(direction, data)
+
+    return log
 
 
 def _left_to_the_board(config: Config) -> Config:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from contextlib import ExitStack
 
 import numpy as np
 from rich.console import Console
@@ -34,6 +35,9 @@ from macontrol.controller.grid import Grid
 from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Policy
 from macontrol.controller.survey import Survey
+from macontrol.hal import Clock
+from macontrol.hal.serial_line import TrafficLog
+from macontrol.hal.traffic_log import TrafficFile
 from macontrol.sim.channel import survey_rewards
 
 SUMMARY = "check a configuration, or a whole bench: what is wrong and how to fix it"
@@ -53,7 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     if arguments.backend == "serial":
         config = config_from(arguments, *bench_assignments(arguments))
-        return _examine_bench(config, Console())
+        with ExitStack() as closing:
+            clock, log = WallClock(), None
+            if arguments.traffic is not None:
+                log = closing.enter_context(TrafficFile(arguments.traffic, clock))
+            return _examine_bench(config, Console(), clock, log)
     refuse_bench_arguments(arguments)
     config = config_from(arguments)
     _check_config(config, Console())
@@ -76,7 +84,7 @@ def _check_config(config: Config, console: Console) -> None:
         )
 
 
-def _examine_bench(config: Config, console: Console) -> int:
+def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficLog | None) -> int:
     """The config as without a bench, then the bench, line by line."""
 
     def tell(finding: Finding) -> None:
@@ -86,7 +94,7 @@ def _examine_bench(config: Config, console: Console) -> int:
             line.append(f"\n{'':18} fix: {finding.fix}", style="default not bold")
         console.print(line, soft_wrap=True, highlight=False)
 
-    doctor = BenchDoctor(config, WallClock(), tell)
+    doctor = BenchDoctor(config, clock, tell, log=log)
     try:
         _check_config(config, console)
     except ConfigError as error:

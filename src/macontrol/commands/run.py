@@ -78,6 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
         backend=arguments.backend,
         name=name,
         yes=arguments.yes,
+        traffic=arguments.traffic,
         slots=arguments.slots,
         duration_s=arguments.duration,
         fast=arguments.fast,

@@ -35,12 +35,18 @@ def add_config_arguments(parser: argparse.ArgumentParser, *, policy: bool = Fals
 
 
 def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True) -> None:
-    """--stage, --port, --probe and, where the stage moves, --yes: the serial bench's options."""
+    """--stage, --port, --probe, --traffic and, where the stage moves, --yes."""
     bench = parser.add_argument_group("serial bench")
     bench.add_argument("--stage", choices=("grbl", "zaber"), help="default: the config's, GRBL")
     bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
     bench.add_argument(
         "--probe", metavar="RADIO", help="rtl_tcp://HOST:PORT (default: the config's)"
+    )
+    bench.add_argument(
+        "--traffic",
+        type=Path,
+        metavar="FILE",
+        help="write what goes over the serial line into this file",
     )
     if consent:
         bench.add_argument(
@@ -50,7 +56,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
 
 def refuse_bench_arguments(arguments: argparse.Namespace) -> None:
     """Options of the serial bench say nothing of any other: given with one they are mistakes."""
-    for option in ("stage", "port", "probe", "yes"):
+    for option in ("stage", "port", "probe", "traffic", "yes"):
         if getattr(arguments, option, None):
             raise UsageError(f"--{option} goes with --backend serial")
 

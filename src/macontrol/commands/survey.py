@@ -2,7 +2,8 @@
 
 The stage goes from position to position by strokes, through the guard, and stands still while it
 is measured. A real stage is homed first, with --yes or when you agree; the transmitter has to be
-off while the noise floor is measured, and on from then.
+off while the noise floor is measured, and on from then. The survey of a real rail is also kept for
+the next run, which uses it while it is fresh (survey.fresh_s).
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from macontrol.controller.clock import VirtualClock, WallClock
 from macontrol.controller.instance import InstanceLock
 from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
 from macontrol.controller.survey import Survey
-from macontrol.controller.survey_file import save_survey
+from macontrol.controller.survey_file import kept_survey_path, save_survey
 from macontrol.controller.survey_walk import walk_rail
-from macontrol.hal import Backend, Clock
+from macontrol.hal import Backend, Clock, StageError
+from macontrol.hal.traffic_log import TrafficFile
 from macontrol.serial_bench import SerialBench, may_home
 from macontrol.sim.bench import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
@@ -70,25 +72,37 @@ def main(arguments: argparse.Namespace) -> int:
     for path in (arguments.out, arguments.plot):
         if path is not None and path.is_dir():
             raise InputOutputError(f"{path}: is a folder; name a file in it")
-    console = Console()
-    signals = StopSignals()
+    console, signals = Console(), StopSignals()
+    survey: Survey | None = None
     try:
-        with ExitStack() as closing:
-            closing.enter_context(signals)
-            clock: Clock = WallClock() if serial else VirtualClock()
-            bench = _open_bench(config, clock, closing, console, arguments)
-            survey = _walk(config, bench, clock, console, signals)
-            bench.stage.stop()
+        survey = _survey(config, console, signals, arguments)
     except ForcedStop:
         return 128 + signals.first
-    if signals.first:
+    except StageError:
+        if not signals.first:
+            raise
+    if signals.first or survey is None:
         print("macontrol: stopped on the way; nothing was written", file=sys.stderr)
         return 128 + signals.first
     save_survey(arguments.out, config, survey)
+    if serial:
+        save_survey(kept_survey_path(_stage_name(config)), config, survey)
     if draw is not None:
         draw(arguments.plot, config, survey)
     console.print(_table(arguments.out, config, survey))
     return 0
+
+
+def _survey(
+    config: Config, console: Console, signals: StopSignals, arguments: argparse.Namespace
+) -> Survey:
+    clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
+    with ExitStack() as closing:
+        closing.enter_context(signals)
+        bench = _open_bench(config, clock, closing, console, signals, arguments)
+        survey = _walk(config, bench, clock, console, signals)
+        bench.stage.stop()
+    return survey
 
 
 class _Teller(Recorder):
@@ -107,20 +121,30 @@ def _open_bench(
     clock: Clock,
     closing: ExitStack,
     console: Console,
+    signals: StopSignals,
     arguments: argparse.Namespace,
 ) -> Backend:
     if arguments.backend == "sim":
         return SimulatedBench(config, clock, seed=config.run.seed)
-    closing.enter_context(InstanceLock(os.path.realpath(config.stage.port)))
+    closing.enter_context(InstanceLock(_stage_name(config)))
     at_terminal = sys.stdin.isatty() and console.is_terminal
+    log = None
+    if arguments.traffic is not None:
+        log = closing.enter_context(TrafficFile(arguments.traffic, clock))
     bench = SerialBench(
         config,
         clock,
         confirm_homing=lambda: may_home(yes=arguments.yes, at_terminal=at_terminal),
         tell=lambda text: _say(console, text),
+        log=log,
+        is_stopped=lambda: bool(signals.first),
     )
     bench.open(closing)
     return bench
+
+
+def _stage_name(config: Config) -> str:
+    return os.path.realpath(config.stage.port)
 
 
 def _walk(

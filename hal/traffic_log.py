@@ -1,0 +1,63 @@
+"""What goes over a serial line, kept in a file for whoever has to find out what went wrong.
+
+The bytes are handed to a thread that writes them, so that a slow disk holds nobody up. One line
+for each piece: seconds since the file was opened, the direction, and the bytes with everything
+that is not printable escaped.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import TextIO
+
+from macontrol.config.errors import InputOutputError
+from macontrol.hal.clock import Clock
+
+
+class TrafficFile:
+    """Open from `__enter__` to `__exit__`; call it with what goes out (">") and comes in ("<")."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._queue: SimpleQueue[tuple[float, str, bytes] | None] = SimpleQueue()
+        self._writer = threading.Thread(target=self._write, name="traffic-log", daemon=True)
+
+    def __enter__(self) -> TrafficFile:
+        try:
+            self._file: TextIO = self._path.open("w", encoding="ascii")
+        except OSError as error:
+            raise InputOutputError(
+                f"{self._path}: the traffic cannot be written there: {error.strerror or error}"
+            ) from error
+        self._began_s = self._clock.now()
+        self._writer.start()
+        return self
+
+    def __call__(self, direction: str, data: bytes) -> None:
+        self._queue.put((self._clock.now() - self._began_s, direction, data))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._queue.put(None)
+        self._writer.join(1.0)
+
+    def _write(self) -> None:
+        """Write until told to end, or until the disk is full: a run is worth more than its log."""
+        try:
+            with self._file as file:
+                while (piece := self._queue.get()) is not None:
+                    moment, direction, data = piece
+                    text = data.decode("latin-1").encode("unicode_escape").decode("ascii")
+                    file.write(f"{moment:12.6f} {direction} {text}\n")
+                    if self._queue.empty():
+                        file.flush()
+        except OSError:
+            pass
