@@ -2,28 +2,32 @@
 
 What the radio hears at a moment is the channel of that moment where the emulated carriage truly
 is, so that everything between a command and its reward is on the way that it takes on a real
-bench: wires, servers, latency, motion. The channel stands still until `drift` starts it, as the
-paper's survey sees a frozen snapshot; from then on it drifts slot by slot, by the clock.
+bench: wires, servers, latency, motion. It is the world that the simulated bench of the same config
+and seed shows: the same channel, and the same noise of observation in every slot. It stands still
+until `drift` starts it, as the paper's survey sees a frozen snapshot; from then on it drifts slot
+by slot, by the clock.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from math import inf
+from math import exp2, inf
 from pathlib import Path
 from typing import TypeAlias
+
+import numpy as np
 
 from macontrol.config import Config
 from macontrol.hal import Clock
 from macontrol.sim.channel import Channel
+from macontrol.sim.drift import Streams
 from macontrol.sim.virtual_grbl import VirtualGrbl
 from macontrol.sim.virtual_radio import DEBIAN_BLOCK_BYTES, VirtualRadio
 from macontrol.sim.virtual_zaber import MICROSTEP_MM, VirtualZaber
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
-
 
 Fault: TypeAlias = Callable[["VirtualBench", float], None]
 
@@ -38,12 +42,16 @@ class VirtualWorld:
         self._lock = threading.Lock()
         self._begun_s = inf
         self._noise_power = 10 ** (NOISE_DBFS / 10)
+        self._surveyed = np.array(config.survey_positions)
+        survey_noise = Streams.from_seed(seed).survey_noise
+        self._survey_noise = config.noise_std * survey_noise.standard_normal(len(self._surveyed))
         self.board: VirtualGrbl | VirtualZaber | None = None
 
-    def drift(self) -> None:
-        """Let the channel drift from now on; this moment is the start of slot 1."""
+    def drift(self, begin_s: float | None = None) -> None:
+        """Let the channel drift: this moment (now) is the start of slot 1. Once only."""
         with self._lock:
-            self._begun_s = self._clock.now()
+            if self._begun_s == inf:
+                self._begun_s = self._clock.now() if begin_s is None else begin_s
 
     @property
     def slot(self) -> int:
@@ -51,7 +59,11 @@ class VirtualWorld:
         return self._channel.slot
 
     def power_at(self, moment_s: float) -> float:
-        """The received power, without noise, relative to full scale (eq. reward's P·|h|²)."""
+        """The power of the link, relative to full scale, that shows the reward of eq. observation.
+
+        The noise floor aside, that is P·|h|²; and as much more or less as takes the reward from
+        g_t(x) to g_t(x) + eps_t. No power is below 0, so that no reward is.
+        """
         assert self.board is not None
         position_mm = self.board.position_at(moment_s) - self._config.stage.offset_mm
         if self._config.stage.inverted:
@@ -62,9 +74,19 @@ class VirtualWorld:
                 due = 1 + int(passed / self._config.physical.slot_duration_s)
                 if due > self._channel.slot:
                     self._channel.advance(due - self._channel.slot)
-            h = self._channel.field(position_mm / self._config.physical.wavelength_mm)
+            position = position_mm / self._config.physical.wavelength_mm
+            h = self._channel.field(position)
+            noise = self._noise_at(position)
         gain = h.real * h.real + h.imag * h.imag
-        return self._noise_power * self._config.reward.snr * gain
+        bits = noise / self._config.physical.transmission_share
+        seen = (1.0 + self._config.reward.snr * gain) * exp2(bits) - 1.0
+        return self._noise_power * max(seen, 0.0)
+
+    def _noise_at(self, position: float) -> float:
+        """eps_t; before slot 1 the survey's noise, which is frozen as the channel is."""
+        if self._channel.slot > 0:
+            return self._channel.noise
+        return float(self._survey_noise[np.abs(self._surveyed - position).argmin()])
 
 
 class VirtualBench:

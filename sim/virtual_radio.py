@@ -39,6 +39,8 @@ _NOISE_POOL = 1 << 18
 _STEP_S = 1e-3
 _PIECE_S = 4e-3
 _OVERDRIVE = 30.0
+_ROUNDING_POWER = 2 / 12 / 127.5**2
+"""What rounding to bytes adds to the noise: a twelfth of a squared level, in I and in Q."""
 _LOOK_EVERY_S = 0.1
 
 
@@ -82,12 +84,13 @@ class VirtualRadio:
         """Listen, but serve nobody yet.
 
         Without a carrier the tone is an eighth of the sample rate above wherever the client
-        tunes. The transmitter is silent for `quiet_first_s` after the first client has come, so
-        that it can measure the noise floor. After a client has gone, the next waits `rest_s`
-        (Debian's server: 5 s).
+        tunes. The noise power is what a client sees at the reference gain, with the noise that
+        rounding to bytes adds. The transmitter is silent for `quiet_first_s` after the first
+        client has come, so that it can measure the noise floor. After a client has gone, the next
+        waits `rest_s` (Debian's server: 5 s).
         """
         self._power = power
-        self._noise_power = noise_power
+        self._noise_amplitude = np.float32(max(noise_power - _ROUNDING_POWER, 0.0) ** 0.5)
         self._carrier_hz = carrier_hz
         self._block = max(1, block_bytes // 2)
         self._quiet_first_s = quiet_first_s
@@ -96,6 +99,7 @@ class VirtualRadio:
         self._rng = np.random.default_rng(seed)
         pool = self._rng.standard_normal((_NOISE_POOL, 2), np.float32) * np.float32(0.5**0.5)
         self._noise = pool.view(np.complex64)[:, 0]
+        self._noise /= np.sqrt(np.mean(np.square(np.abs(self._noise))))  # over and over the same
         self._listener = socket.create_server((host, port), backlog=1)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="virtual-radio", daemon=True)
@@ -260,7 +264,7 @@ class VirtualRadio:
         if count > len(noise) // 2:
             noise = np.resize(noise, 2 * count)
         start = int(self._rng.integers(len(noise) - count))
-        z += noise[start : start + count] * np.float32(self._noise_power**0.5)
+        z += noise[start : start + count] * self._noise_amplitude
         scale = gain * (_OVERDRIVE if begin_s < self._clipped_until_s else 1.0)
         levels = z.view(np.float32).reshape(-1, 2) * np.float32(127.5 * scale)
         levels += np.float32(127.5)
