@@ -1,8 +1,12 @@
 """A bench without hardware: a stage on a pseudo-terminal and an rtl_tcp radio on loopback.
 
 One simulated world stands behind both: what the radio hears is the channel where the emulated
-carriage truly is. `macontrol --backend serial` drives it as it drives a real bench. The channel
-stands still for the survey and drifts from --still seconds on.
+carriage truly is, and noise as of `--backend sim` with the same seed. `macontrol --backend serial`
+drives it as it drives a real bench.
+
+The channel stands still for the survey, and drifts from --still seconds on. With --notify it
+drifts from the very slot 1 of a controller that is started with that socket as its NOTIFY_SOCKET,
+as a service manager would: then a run sees the world of `--backend sim`, slot by slot.
 
 Faults come on demand, as lines on standard input: unplug, plug, reset, alarm, hang, garbage,
 lose MM, slow S, stick, release, stall S, drop, clip S, mute, unmute, drift, quit; or on schedule,
@@ -13,8 +17,12 @@ from __future__ import annotations
 
 import argparse
 import select
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from macontrol.commands.shared_arguments import (
     add_config_arguments,
@@ -31,18 +39,26 @@ from macontrol.stop_signals import StopSignals
 SUMMARY = "a stage and an rtl_tcp radio that are not there, one world behind both"
 PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
 _LOOK_EVERY_S = 0.1
+_STILL_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage", choices=("grbl", "zaber"), default="grbl", help="(grbl)")
     parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
     parser.add_argument(
-        "--rtl-tcp", default="127.0.0.1:1234", metavar="HOST:PORT", help="where the radio listens"
+        "--rtl-tcp",
+        default="127.0.0.1:1234",
+        metavar="HOST:PORT",
+        help="where the radio listens (127.0.0.1:1234); port 0: any that is free",
     )
     parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
     parser.add_argument("--scenario", choices=("blocked", "dense"), help="default: blocked")
-    parser.add_argument(
-        "--still", type=positive_number, default=60.0, metavar="S", help="drift from then on (60)"
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument(
+        "--still", type=positive_number, metavar="S", help=f"drift from then on ({_STILL_S:.0f})"
+    )
+    begin.add_argument(
+        "--notify", type=Path, metavar="PATH", help="a socket: drift when the controller is ready"
     )
     parser.add_argument("--faults", type=Path, metavar="FILE", help="a schedule of faults")
     parser.add_argument("--duration", type=positive_number, metavar="S", help="end by itself")
@@ -55,11 +71,12 @@ def main(arguments: argparse.Namespace) -> int:
     chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
     try:
-        host, port = split_address(arguments.rtl_tcp)
+        host, port = _listening_address(arguments.rtl_tcp)
     except ValueError as error:
         raise UsageError(f"--rtl-tcp {error}") from None
     schedule = _read_schedule(arguments.faults) if arguments.faults else []
-    schedule.append((arguments.still, "drift"))
+    if arguments.notify is None:
+        schedule.append((arguments.still or _STILL_S, "drift"))
     if arguments.duration is not None:
         schedule.append((arguments.duration, "quit"))
     clock = WallClock()
@@ -69,32 +86,62 @@ def main(arguments: argparse.Namespace) -> int:
         )
     except OSError as error:
         raise InputOutputError(f"the virtual bench cannot be set up: {error}") from error
-    with StopSignals() as signals, bench:
+    with StopSignals() as signals, bench, _manager(arguments.notify) as manager:
+        told = "" if arguments.notify is None else f"NOTIFY_SOCKET={arguments.notify.absolute()} "
         print(
             f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
-            f"  macontrol --backend serial --preset {arguments.preset} --yes "
+            f"  {told}macontrol --backend serial --preset {arguments.preset} --yes "
             f"--port {bench.stage.port} --probe rtl_tcp://{bench.radio.address}",
             flush=True,
         )
-        _attend(bench, clock, sorted(schedule), signals)
+        # A controller that says it is ready begins slot 1 one slot later.
+        lead_s = config.physical.slot_duration_s
+        _attend(bench, clock, sorted(schedule), signals, manager, lead_s)
     return 0
 
 
+@contextmanager
+def _manager(path: Path | None) -> Iterator[socket.socket | None]:
+    """A socket to which a controller says that it is ready, as to a service manager."""
+    if path is None:
+        yield None
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        try:
+            manager.bind(str(path.absolute()))
+        except OSError as error:
+            raise InputOutputError(f"{path}: cannot listen there: {error}") from error
+        try:
+            yield manager
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
+
 def _attend(
-    bench: VirtualBench, clock: WallClock, schedule: list[tuple[float, str]], signals: StopSignals
+    bench: VirtualBench,
+    clock: WallClock,
+    schedule: list[tuple[float, str]],
+    signals: StopSignals,
+    manager: socket.socket | None,
+    lead_s: float,
 ) -> None:
     """Do what is scheduled and what is asked for, until told to stop."""
-    begun, listening = clock.now(), True
+    begun = clock.now()
+    sources: list[Any] = [sys.stdin] if manager is None else [sys.stdin, manager]
     while not signals.first:
         commands = []
         while schedule and clock.now() - begun >= schedule[0][0]:
             commands.append(schedule.pop(0)[1])
-        if listening and select.select([sys.stdin], [], [], _LOOK_EVERY_S)[0]:
+        ready = select.select(sources, [], [], _LOOK_EVERY_S)[0]
+        if manager is not None and manager in ready and b"READY=1" in manager.recv(4096):
+            bench.world.drift(clock.now() + lead_s)
+            print(f"{clock.now() - begun:8.1f} s  the controller is ready", flush=True)
+        if sys.stdin in ready:
             line = sys.stdin.readline()
-            listening = bool(line)
+            if not line:
+                sources.remove(sys.stdin)
             commands += [line.strip()] if line.strip() else []
-        elif not listening:
-            clock.sleep_until(clock.now() + _LOOK_EVERY_S)
         for command in commands:
             if command == "quit":
                 return
@@ -103,6 +150,13 @@ def _attend(
                 print(f"{clock.now() - begun:8.1f} s  {command}", flush=True)
             except ValueError as error:
                 print(f"{command}: {error}", flush=True)
+
+
+def _listening_address(text: str) -> tuple[str, int]:
+    """As of a radio, but port 0 is allowed: the system chooses one."""
+    if text.endswith(":0"):
+        return split_address(text.removesuffix("0") + "1")[0], 0
+    return split_address(text)
 
 
 def _read_schedule(path: Path) -> list[tuple[float, str]]:
