@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from macontrol.commands import bench_jitter, bench_posterior
+from macontrol.commands import bench_end_to_end, bench_jitter, bench_posterior
 
 SUMMARY = "measure macontrol on this machine"
 
@@ -19,7 +19,11 @@ class Subject(Protocol):
     def main(self, arguments: argparse.Namespace) -> int: ...
 
 
-SUBJECTS: dict[str, Subject] = {"posterior": bench_posterior, "jitter": bench_jitter}
+SUBJECTS: dict[str, Subject] = {
+    "posterior": bench_posterior,
+    "jitter": bench_jitter,
+    "end-to-end": bench_end_to_end,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

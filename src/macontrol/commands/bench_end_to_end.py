@@ -1,0 +1,220 @@
+"""Hold `--backend serial` on the virtual bench against `--backend sim` on the same world.
+
+For every seed a virtual bench and the daemon run in real time, with a pseudo-terminal and a socket
+between them, for 2000 slots of 250 ms: nine minutes, several seeds at a time. The simulated
+backend and a fixed antenna follow on the same world. Exits with 1 if a bar is missed.
+
+"by chance" is how much the mean reward of one run differs between runs on the same world whose
+rewards are off by no more than the probe's error: bandits fork at close decisions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from macontrol.benchmarks.end_to_end import Comparison, compare
+from macontrol.commands.shared_arguments import (
+    add_config_arguments,
+    config_from,
+    positive_int,
+    seed_number,
+)
+from macontrol.config.errors import UsageError
+
+SUMMARY = "the serial backend on the virtual bench beside the simulated one"
+
+PRESET = "lab-2g4-grbl"
+SLOTS = 2000
+LATE_SHARE = 0.01
+DIFFERENCE = 0.05
+PROBE_BIAS = 0.01
+ABOVE_FIXED = 1.1
+MISSED = 1
+_TELL_EVERY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A statement about all seeds, and whether it holds."""
+
+    statement: str
+    measured: str
+    holds: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seeds", type=seed_number, nargs="+", default=[1, 2, 3, 4], metavar="N", help="(1 2 3 4)"
+    )
+    parser.add_argument(
+        "--slots", type=positive_int, default=SLOTS, metavar="N", help=f"a seed ({SLOTS})"
+    )
+    parser.add_argument(
+        "--parallel", type=positive_int, default=2, metavar="N", help="so many seeds at a time (2)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_config_arguments(parser, policy=True)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    seeds: list[int] = arguments.seeds
+    if len(set(seeds)) < len(seeds):
+        raise UsageError("--seeds: give each seed once")
+    if arguments.preset is None and arguments.config is None:
+        arguments.preset = PRESET
+    config = config_from(arguments)
+    # Progress does not belong in JSON.
+    progress = Console(stderr=arguments.json)
+    with _signals_interrupt(), _meter(progress, seeds, arguments.slots) as meter:
+        found = compare(
+            config,
+            _options(arguments),
+            seeds,
+            arguments.slots,
+            parallel=arguments.parallel,
+            on_slot=meter.at,
+        )
+    bars = bars_of(found)
+    if arguments.json:
+        print(json.dumps(as_json(found, bars), indent=2))
+    else:
+        title = f"{config.algorithm.policy}, {arguments.preset or arguments.config}, "
+        title += f"T_s = {config.physical.slot_duration_s * 1e3:g} ms"
+        _show(Console(width=None if sys.stdout.isatty() else 110), title, found, bars)
+    return 0 if all(bar.holds for bar in bars) else MISSED
+
+
+def _options(arguments: argparse.Namespace) -> list[str]:
+    """The options of the configuration again, for the processes."""
+    words = []
+    if arguments.config is not None:
+        words += ["--config", str(arguments.config)]
+    if arguments.preset is not None:
+        words += ["--preset", arguments.preset]
+    policy = [f'algorithm.policy="{arguments.policy}"'] if arguments.policy else []
+    for assignment in [*arguments.set, *policy]:
+        words += ["--set", assignment]
+    return words
+
+
+def bars_of(found: list[Comparison]) -> list[Bar]:
+    """What should hold, and whether it does."""
+    late = max(one.late_share for one in found)
+    serial, sim, fixed = (
+        float(np.mean([getattr(one, name) for one in found])) for name in ("serial", "sim", "fixed")
+    )
+    bias = max(abs(one.probe_bias) for one in found)
+    return [
+        Bar(f"late slots at most {LATE_SHARE:.0%}, every seed", f"{late:.2%}", late <= LATE_SHARE),
+        Bar(
+            f"mean reward within {DIFFERENCE:.0%} of the simulated backend's",
+            f"{serial / sim - 1:+.1%}",
+            abs(serial / sim - 1) <= DIFFERENCE,
+        ),
+        Bar(
+            f"and at least {ABOVE_FIXED - 1:.0%} above the fixed antenna's",
+            f"{serial / fixed - 1:+.1%}",
+            serial >= ABOVE_FIXED * fixed,
+        ),
+        Bar(
+            f"measured rewards within {PROBE_BIAS:.0%} of the world's, every seed",
+            f"{bias:.2%}",
+            bias <= PROBE_BIAS,
+        ),
+    ]
+
+
+def as_json(found: list[Comparison], bars: list[Bar]) -> dict[str, Any]:
+    return {
+        "seeds": [
+            {**asdict(one), "late_share": one.late_share, "difference": one.difference}
+            for one in found
+        ],
+        "bars": [asdict(bar) for bar in bars],
+    }
+
+
+def _show(console: Console, title: str, found: list[Comparison], bars: list[Bar]) -> None:
+    table = Table(title=title, title_justify="left")
+    names = ("seed", "slots", "late", "serial", "sim", "fixed", "difference", "by chance", "probe")
+    for name in names:
+        table.add_column(name, justify="right")
+    for one in found:
+        table.add_row(str(one.seed), str(one.slots), *_cells(one))
+    console.print(table)
+    if any(one.slots < SLOTS for one in found):
+        console.print(f"The bars are set for {SLOTS} slots: fewer may miss them by chance.")
+    told = {True: "[green]holds[/]", False: "[bold red]MISSED[/]"}
+    verdicts = Table(show_header=False, title="Bars", title_justify="left")
+    for bar in bars:
+        verdicts.add_row(bar.statement, bar.measured, told[bar.holds])
+    console.print(verdicts)
+
+
+def _cells(one: Comparison) -> list[str]:
+    rewards = [f"{value:.3f}" for value in (one.serial, one.sim, one.fixed)]
+    shares = [f"{one.difference:+.1%}", f"± {one.chance:.1%}", f"{one.probe_bias:+.2%}"]
+    return [f"{one.late_share:.2%}", *rewards, *shares]
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Whoever ends us ends what we have started: every signal to stop is a KeyboardInterrupt."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Meter:
+    """How far every seed is: a bar each on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, console: Console, seeds: list[int], slots: int) -> None:
+        self._console = console
+        self._slots = dict.fromkeys(seeds, 0)
+        self._wanted = slots * len(seeds)
+        self._told_s = time.monotonic()
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("slots,"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._ids = {seed: self.bars.add_task(f"seed {seed}", total=slots) for seed in seeds}
+
+    def at(self, seed: int, slot: int) -> None:
+        self._slots[seed] = slot
+        self.bars.update(self._ids[seed], completed=slot)
+        if not self._console.is_terminal and time.monotonic() - self._told_s > _TELL_EVERY_S:
+            self._told_s = time.monotonic()
+            done = sum(self._slots.values())
+            self._console.print(f"{done}/{self._wanted} slots", highlight=False)
+
+
+@contextmanager
+def _meter(console: Console, seeds: list[int], slots: int) -> Iterator[_Meter]:
+    meter = _Meter(console, seeds, slots)
+    with meter.bars:
+        yield meter

@@ -1,0 +1,98 @@
+"""`macontrol bench end-to-end`, for some slots: what it tells, and that it leaves nothing behind.
+
+Whether slots are late is not tested here: test machines are busy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from macontrol.benchmarks.end_to_end import Comparison
+from macontrol.commands.bench_end_to_end import bars_of
+
+COMMAND = [sys.executable, "-m", "macontrol", "bench", "end-to-end"]
+# More time to move than the preset has, and less rail to walk.
+QUICK = ["physical.actuation_time_s=0.16", "physical.slot_duration_s=0.3"]
+QUICK += ["physical.region_length=0.5", "survey.samples=5"]
+SETTINGS = [word for setting in QUICK for word in ("--set", setting)]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+def test_the_daemon_on_the_virtual_bench_meets_the_simulated_world(tmp_path: Path) -> None:
+    command = [*COMMAND, "--seeds", "3", "--slots", "40", "--json", *SETTINGS]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=_environment(tmp_path)
+    )
+    assert done.returncode in (0, 1), done.stderr
+    told = json.loads(done.stdout)
+    (seed,) = told["seeds"]
+    assert (seed["seed"], seed["slots"]) == (3, 40)
+    assert len(told["bars"]) == 4
+    # The same world in the same slot, noise and all: else they would be tenths apart.
+    assert abs(seed["probe_bias"]) < 0.02
+    assert seed["probe_error"] < 0.05
+    assert 0 < seed["fixed"] <= 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_ends_all_that_was_started(tmp_path: Path) -> None:
+    command = [*COMMAND, "--seeds", "1", "2", "--slots", "5000", *SETTINGS]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=_environment(tmp_path),
+        start_new_session=True,
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while len(list(tmp_path.glob("*/*/notify"))) < 2 and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert len(list(tmp_path.glob("*/*/notify"))) == 2
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=40)
+            assert process.returncode == 130
+            with pytest.raises(ProcessLookupError):  # nobody is left of its group
+                os.killpg(process.pid, 0)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_config_that_cannot_run_is_told_by_the_process_that_refuses_it(tmp_path: Path) -> None:
+    command = [*COMMAND, "--seeds", "1", "--slots", "5", *SETTINGS]
+    command += ["--set", "physical.command_latency_s=0", "--set", "physical.actuation_time_s=0.045"]
+    command += ["--set", "physical.acceleration_m_per_s2=9"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=_environment(tmp_path)
+    )
+    assert done.returncode == 70
+    assert "physical.actuation_time_s" in done.stderr
+
+
+def test_bars_are_about_the_mean_of_rewards_and_the_worst_of_seeds() -> None:
+    good = Comparison(
+        seed=1, slots=2000, late=3, late_rewards=1900, without_reward=3, faults=0,
+        serial=2.0, sim=1.95, fixed=1.0, chance=0.01, probe_bias=1e-4, probe_error=0.003,
+    )  # fmt: skip
+    assert [bar.holds for bar in bars_of([good])] == [True] * 4
+    late = Comparison(**{**vars(good), "late": 21})
+    assert [bar.holds for bar in bars_of([good, late])] == [False, True, True, True]
+    poor = Comparison(**{**vars(good), "serial": 1.0, "probe_bias": -0.02})
+    assert [bar.holds for bar in bars_of([poor])] == [True, False, False, False]
+    # Seven percent less on one seed, and nothing on the other, is within five.
+    unlucky = Comparison(**{**vars(good), "serial": 1.81})
+    assert [bar.holds for bar in bars_of([good, unlucky])] == [True] * 4
