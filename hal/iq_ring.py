@@ -9,12 +9,14 @@ is lost is never made up, and would make all that follows late. A window of time
 handed out once its last sample is in and a block at or after that sample was on time. Until then
 it is pending; older samples never stand in for it. When all blocks stay late and catch up no
 more, samples were lost: the numbering starts anew, and every window that reaches back is a gap.
+So it is when blocks come earlier and earlier: their sample rate is not the one that was asked for.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor, inf, isnan, nan
 from typing import Any, Literal
@@ -33,6 +35,14 @@ EARLY_S = 0.05
 """A block that is earlier than the envelope improves it; one that is so much earlier breaks it."""
 RELEARN_S = 0.25
 """What is left out after lost samples until the envelope is known again."""
+CLOCK_TOLERANCE = 0.005
+"""A sample clock off by more shifts samples by more than a guard within the longest window."""
+RATE_KNOWN_S = 5.0
+"""How long samples are counted until their rate is known ..."""
+RATE_TOLERANCE = 0.02
+"""... to this share: a server's block may be in the count or not."""
+_BREAKS_OF_A_WRONG_RATE = 3
+_BREAKS_KEPT_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +70,10 @@ class IQRing:
         stale_s: float = 1.5,
         delay_s: float = 0.0,
         dtype: npt.DTypeLike = np.uint8,
+        on_settled: Callable[[], None] = lambda: None,
     ) -> None:
         self.sample_rate_hz = sample_rate_hz
+        self._on_settled = on_settled
         self._tolerance_s = tolerance_s
         self._settling_s = settling_s
         self._stale_s = stale_s
@@ -72,6 +84,9 @@ class IQRing:
         self._broken_at_s = -inf
         self._break_reason = "gap"
         self.restarts: dict[str, int] = {}
+        self._rate_is_doubted = False
+        self.complaint = ""
+        """Why the stream is to be reopened, once `append` has said that it is."""
         self._connection_began()
         self._begin(settling_s)
 
@@ -79,6 +94,7 @@ class IQRing:
         self._total = 0
         self._first_arrival_s = nan
         self._last_arrival_s = nan
+        self._breaks_at_s: deque[float] = deque()
 
     def _begin(self, settling_s: float) -> None:
         """Number from 0 again, and learn the envelope anew."""
@@ -87,6 +103,8 @@ class IQRing:
         self._settle_for_s = settling_s
         self._settles_at_s = inf
         self._settled: int | None = None
+        # When the envelope was last held against the sample clock, and where it was.
+        self._held_at_s, self._held_offset_s = inf, nan
         # Rising offsets only, oldest first: the first is the lowest of all that are recent.
         self._lowest: deque[tuple[float, float]] = deque()
         self._late_since_s: float | None = None
@@ -104,6 +122,17 @@ class IQRing:
         return self._settled is not None
 
     @property
+    def why_unsettled(self) -> str:
+        """Get what keeps windows from being had, as far as it shows."""
+        elapsed = self._last_arrival_s - self._first_arrival_s
+        if not elapsed > 0:
+            return "no samples come"
+        return (
+            f"samples come too unevenly, or not at their rate: {self._total / elapsed:,.0f} a "
+            f"second of {self.sample_rate_hz:,.0f}"
+        )
+
+    @property
     def behind_s(self) -> float:
         """Get how late the stream runs at present; 0 if it is on time."""
         return 0.0 if self._late_since_s is None else self._late_best_s
@@ -115,12 +144,19 @@ class IQRing:
         It errs by up to a block of the server's in all the samples since then.
         """
         elapsed = self._last_arrival_s - self._first_arrival_s
-        return self._total / elapsed if elapsed >= 5.0 else nan
+        return self._total / elapsed if elapsed >= RATE_KNOWN_S else nan
+
+    @property
+    def is_off_its_rate(self) -> bool:
+        """Get whether the rate is known, and not the one that was asked for."""
+        rate = self.measured_rate_hz
+        return not isnan(rate) and abs(rate / self.sample_rate_hz - 1) > RATE_TOLERANCE
 
     def append(self, block: Samples, arrival_s: float) -> bool:
         """Take in the next samples of the stream, whose last one arrived just now.
 
-        False says that the stream is hopelessly behind: reopen it to get rid of what is queued.
+        False says that the stream is to be reopened, `complaint` why: it is hopelessly behind, and
+        reopening gets rid of what is queued; or its rate is wrong, and may be right then.
         """
         if len(block) == 0:
             return True
@@ -163,10 +199,8 @@ class IQRing:
         lowest = self._lowest
         if not lowest:
             self._settles_at_s = arrival_s + self._settle_for_s
-        elif self._settled is not None and offset < lowest[0][1] - EARLY_S:
-            # Not jitter: the clock stood still, or samples came twice.
-            self._restart("gap", arrival_s, RELEARN_S)
-            return True
+        elif self._settled is not None and self._is_early(offset, arrival_s):
+            return self._break(arrival_s)
         if lowest and offset > lowest[0][1] + self._tolerance_s:
             return self._late(offset - lowest[0][1], arrival_s)
         while lowest and lowest[-1][1] >= offset:
@@ -178,10 +212,31 @@ class IQRing:
         self._late_since_s = None
         self._confirmed = self._count
         if self._settled is None and arrival_s >= self._settles_at_s:
-            self._settled = self._count
+            return self._settle(arrival_s)
         if self._time_of(self._confirmed) >= self._awaited_s:
             self._changed.notify_all()
         return True
+
+    def _settle(self, arrival_s: float) -> bool:
+        """Hand out windows from now on; after a wrong rate only once it is seen to be right."""
+        if self._rate_is_doubted:
+            if isnan(self.measured_rate_hz):
+                return True
+            if self.is_off_its_rate:
+                return self._complain_of_rate()
+            self._rate_is_doubted = False
+        self._settled = self._count
+        self._held_at_s, self._held_offset_s = arrival_s, self._lowest[0][1]
+        self._on_settled()
+        return True
+
+    def _is_early(self, offset_s: float, arrival_s: float) -> bool:
+        """Tell what is earlier than jitter explains: the clock stood still, or runs too fast."""
+        lowest_s = self._lowest[0][1]
+        if arrival_s - self._held_at_s > ENVELOPE_S:
+            self._held_at_s, self._held_offset_s = arrival_s, lowest_s
+        allowed_s = EARLY_S + CLOCK_TOLERANCE * (arrival_s - self._held_at_s)
+        return offset_s < max(lowest_s - EARLY_S, self._held_offset_s - allowed_s)
 
     def _late(self, excess_s: float, arrival_s: float) -> bool:
         """Tell lost samples (late for good) from a backlog (late, but catching up)."""
@@ -191,10 +246,31 @@ class IQRing:
         elif excess_s < self._late_best_s - self._tolerance_s:
             self._late_best_s, self._late_best_at_s = excess_s, arrival_s
         hopeless = self._late_best_s > self._stale_s
+        if hopeless:
+            self.complaint = f"samples come more than {self._stale_s:g} s late and do not catch up"
         if arrival_s - self._late_best_at_s > LOST_AFTER_S:
-            self._restart("gap", arrival_s, RELEARN_S)
-            return not hopeless
+            return self._break(arrival_s) and not hopeless
         return not (hopeless and arrival_s - self._late_since_s > 2 * LOST_AFTER_S)
+
+    def _break(self, arrival_s: float) -> bool:
+        """Start anew; False if it has come to that again and again, for the rate is wrong."""
+        breaks = self._breaks_at_s
+        breaks.append(arrival_s)
+        while breaks[0] < arrival_s - _BREAKS_KEPT_S:
+            breaks.popleft()
+        self._restart("gap", arrival_s, RELEARN_S)
+        if len(breaks) >= _BREAKS_OF_A_WRONG_RATE and self.is_off_its_rate:
+            return self._complain_of_rate()
+        return True
+
+    def _complain_of_rate(self) -> bool:
+        self._rate_is_doubted = True
+        self.complaint = (
+            f"{self.measured_rate_hz:,.0f} samples a second come, {self.sample_rate_hz:,.0f} were "
+            "asked for; set probe.sample_rate_hz to a rate that the radio has and the computer "
+            "can take"
+        )
+        return False
 
     def _time_of(self, index: int) -> float:
         offset = self._lowest[0][1] if self._lowest else nan

@@ -157,9 +157,7 @@ class RtlTcpStream:
                 raise ProbeError("the server hung up")
             whole = (odd + got) // 2
             if not ring.append(array[: 2 * whole].reshape(-1, 2), heard):
-                raise ProbeError(
-                    f"samples come more than {self._settings.stale_s:g} s late and do not catch up"
-                )
+                raise ProbeError(ring.complaint)
             odd = (odd + got) % 2
             if odd:
                 buffer[0] = buffer[2 * whole]

@@ -44,8 +44,6 @@ _WORKED_S = 5.0
 _LOOK_EVERY_S = 0.05
 # The noise floor is measured in pieces of this length.
 _FLOOR_PIECE_S = 0.25
-# A sample rate that is off by more explains the gaps that are seen.
-_RATE_TOLERANCE = 0.02
 # So many of the latest measurements tell how soon one can be ready.
 _LATENESS_KEPT = 32
 
@@ -156,6 +154,7 @@ class SdrProbe:
             stale_s=settings.stale_s,
             delay_s=settings.delay_s,
             dtype=stream.dtype,
+            on_settled=self._samples_flow,
         )
         self._incoming: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._ready: deque[Measurement] = deque()
@@ -187,7 +186,10 @@ class SdrProbe:
     def open(self) -> None:
         """Connect, tune and wait until the samples flow; raise ProbeError if they do not."""
         try:
-            self._stream.open(self._stop)
+            try:
+                self._stream.open(self._stop)
+            except ProbeError as error:
+                raise ProbeError(f"{self.name}: {error}") from None
             self._fault = ""
             for target in (self._read, self._work):
                 thread = threading.Thread(target=target, name=f"probe{target.__name__}")
@@ -198,8 +200,7 @@ class SdrProbe:
             until = self._clock.now() + settings.settling_s + settings.silence_s + 1.0
             while not self._ring.is_settled:
                 if self._clock.now() > until or self._fault:
-                    why = self._fault or "no samples come, or they come too unevenly"
-                    raise ProbeError(f"{self.name}: {why}")
+                    raise ProbeError(f"{self.name}: {self._fault or self._ring.why_unsettled}")
                 self._stop.wait(0.01)
         except BaseException:
             self.close()
@@ -314,8 +315,6 @@ class SdrProbe:
                     self._stream.open(self._stop)
                     is_open = True
                     self._ring.restart("gap", self._clock.now(), reopened=True)
-                    self._reopened += 1
-                    self._fault = ""
                 self._stream.read(self._ring, self._stop)
             except Exception as error:  # a reader that died in silence would be worse
                 known = isinstance(error, ProbeError)
@@ -331,6 +330,12 @@ class SdrProbe:
             self._stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         self._stream.close()
+
+    def _samples_flow(self) -> None:
+        """Forget the fault: not when a stream is open again, but when samples come of it."""
+        if self._fault:
+            self._fault = ""
+            self._reopened += 1
 
     # The worker thread
 
@@ -377,10 +382,8 @@ class SdrProbe:
         return reading
 
     def _explained(self, reason: str) -> str:
-        rate = self._ring.measured_rate_hz
-        wanted = self._settings.sample_rate_hz
-        off = not isnan(rate) and abs(rate / wanted - 1) > _RATE_TOLERANCE
-        return "sample-rate" if off and reason in ("gap", "stale") else reason
+        lost = reason in ("gap", "stale")
+        return "sample-rate" if lost and self._ring.is_off_its_rate else reason
 
     def _reading(self, samples: Samples) -> PowerReading:
         settings = self._settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ def numbered(first: int, count: int) -> npt.NDArray[np.float64]:
 
 
 def ring_of(
-    capacity_s: float = 3.0, tolerance_s: float = 0.005, settling_s: float = 0.2, **more: float
+    capacity_s: float = 3.0, tolerance_s: float = 0.005, settling_s: float = 0.2, **more: Any
 ) -> IQRing:
     return IQRing(
         RATE,
@@ -192,6 +193,56 @@ def test_the_envelope_follows_a_sample_clock_that_is_off(ppm: int) -> None:
     radio.run(120.0)
     error = radio.ring.time_of(radio.count) - radio.arrival
     assert abs(error) < 0.001
+    assert radio.ring.restarts == {}
+
+
+@pytest.mark.parametrize("rate", [0.75, 0.95, 1.05, 1.17, 4.0])
+def test_a_rate_that_is_wrong_is_complained_of_until_it_is_right(rate: float) -> None:
+    settled: list[bool] = []
+    ring = ring_of(on_settled=lambda: settled.append(True))
+    radio = Radio(ring, rate=RATE * rate)
+    radio.run(7.0)
+    assert not all(radio.verdicts)
+    assert radio.ring.complaint.endswith("a rate that the radio has and the computer can take")
+    assert f"{RATE * rate:,.0f}"[:2] in radio.ring.complaint
+    settled.clear()
+    radio.verdicts.clear()
+    radio.ring.restart("gap", radio.arrival, reopened=True)
+    radio.run(6.5)
+    assert settled == []
+    assert not all(radio.verdicts)
+    right = Radio(radio.ring)
+    right.arrival = radio.arrival
+    radio.ring.restart("gap", radio.arrival, reopened=True)
+    right.run(6.0, lambda _: radio.arrival)
+    assert radio.ring.is_settled
+    assert all(right.verdicts)
+
+
+@pytest.mark.parametrize("rate", [0.95, 1.05, 1.17, 4.0])
+def test_with_a_wrong_rate_no_window_is_shifted_by_more_than_jitter(rate: float) -> None:
+    radio = Radio(ring_of(), rate=RATE * rate)
+    for _ in range(200):
+        radio.run(0.05)
+        window = radio.ring.window(radio.arrival - 0.14, radio.arrival - 0.04)
+        if window.samples is not None:
+            middle = START + float(window.samples[:, 0].mean()) / (RATE * rate)
+            assert middle == pytest.approx(radio.arrival - 0.09, abs=0.02)
+
+
+def test_samples_lost_once_in_a_while_are_no_wrong_rate() -> None:
+    radio = Radio(ring_of())
+    for _ in range(3):
+        radio.run(4.0)
+        radio.lose(0.5)
+    radio.run(4.0)
+    assert all(radio.verdicts)
+    assert radio.ring.restarts == {"gap": 3}
+
+
+def test_a_delivery_that_becomes_quicker_is_no_wrong_rate() -> None:
+    radio = Radio(ring_of())
+    radio.run(20.0, lambda taken: max(0.0, 0.04 - 0.01 * (taken - START)))
     assert radio.ring.restarts == {}
 
 

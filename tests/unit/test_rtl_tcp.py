@@ -20,7 +20,7 @@ from macontrol.hal import Measurement, ProbeError
 from macontrol.hal.iq_ring import IQRing
 from macontrol.hal.rtl_tcp import Header, RtlTcpStream, parse_header, tuning_commands
 from macontrol.hal.sdr_probe import SdrProbe
-from macontrol.sim.virtual_radio import VirtualRadio
+from macontrol.sim.virtual_radio import Tuning, VirtualRadio
 
 HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
 RATE = 1.024e6
@@ -313,16 +313,19 @@ def test_every_slot_gets_its_own_reward(block_bytes: int) -> None:
     assert (tuning.frequency_hz, tuning.gain_db) == (433.67e6, 20.0)
 
 
-def test_a_server_that_stalls_leads_to_no_stale_reward() -> None:
+@pytest.mark.parametrize("stall_s", [0.7, 2.0])
+def test_a_server_that_stalls_leads_to_no_stale_reward(stall_s: float) -> None:
     with radio_of() as radio:
         client = Client(radio, silence_s=5.0)
         client.run_until_valid(2)
-        radio.stall(0.7)
-        client.run(7)
+        radio.stall(stall_s)
+        client.run(round(stall_s / SLOT_S))
         client.run_until_valid(4)
         client.finish()
     client.check_valid_ones()
     assert client.faults == []
+    # What came within probe.stale_s is a late reward; what took longer is none.
+    assert ("stale" in client.reasons()) == (stall_s > 1.5)
 
 
 def test_a_reader_that_was_held_up_takes_no_old_samples_for_new() -> None:
@@ -376,11 +379,14 @@ def test_a_server_that_hangs_up_is_told_and_found_again() -> None:
     with radio_of() as radio:
         client = Client(radio)
         client.run_until_valid(2)
+        radio.tuning = Tuning()
         radio.drop()
         client.run(3)
         client.run_until_valid(3)
         client.finish()
         assert radio.clients == 2
+        tuning = radio.tuning  # the gain is as fixed as it was
+    assert (tuning.sample_rate_hz, tuning.manual_gain, tuning.agc) == (RATE, True, False)
     assert any("hung up" in fault or "lost" in fault for fault in client.faults)
     client.check_valid_ones()
 
@@ -400,3 +406,76 @@ def test_a_server_that_is_busy_or_wrong_after_a_loss_is_named_and_found_again() 
         client.run_until_valid(2)
         client.finish()
     client.check_valid_ones()
+
+
+def test_a_greeting_that_takes_its_time_after_another_client_is_waited_for() -> None:
+    with radio_of(rest_s=1.5) as radio:
+        first = stream_to(radio.address, connect_timeout_s=8.0)
+        first.open(threading.Event())
+        first.close()
+        client = Client(radio)
+        client.run_until_valid(2)
+        client.finish()
+    client.check_valid_ones()
+
+
+def faults_over(client: Client, seconds: float) -> set[str]:
+    """What the health told of faults meanwhile; an empty text if there was none for a moment."""
+    told, until = set(), time.monotonic() + seconds
+    while time.monotonic() < until:
+        told.add(client.probe.health().fault)
+        time.sleep(0.005)
+    return told
+
+
+def test_a_server_that_greets_again_but_stays_silent_is_not_back() -> None:
+    with radio_of() as radio:
+        client = Client(radio, silence_s=0.3)
+        client.run_until_valid(1)
+        radio.stall(2.5)
+        radio.drop()
+        wait_until(lambda: bool(client.probe.health().fault))
+        told = faults_over(client, 1.5)
+        assert radio.clients >= 2
+        assert "no samples for 0.3 s" in told
+        assert "" not in told
+        wait_until(lambda: not client.probe.health().fault, 20.0)
+        client.finish()
+
+
+class OtherRate(VirtualRadio):
+    """A radio that sends at a rate of its own, whatever it is told."""
+
+    rate_hz = RATE
+
+    def _obey(self, data: bytes) -> bytes:
+        left = super()._obey(data)
+        self.tuning.sample_rate_hz = self.rate_hz
+        return left
+
+
+def test_a_server_that_is_too_slow_for_its_rate_is_refused_with_the_rate() -> None:
+    radio = OtherRate(alternating, block_bytes=16_384)
+    with radio:
+        radio.rate_hz = 0.75 * RATE
+        with pytest.raises(
+            ProbeError, match=r"not at their rate: 7\d\d,\d{3} a second of 1,024,000"
+        ):
+            Client(radio, silence_s=0.5)
+
+
+def test_a_server_that_is_faster_than_its_rate_is_named_and_gives_no_shifted_reward() -> None:
+    radio = OtherRate(alternating, noise_power=NOISE, block_bytes=16_384)
+    with radio:
+        client = Client(radio)
+        client.run_until_valid(2)
+        radio.rate_hz = radio.tuning.sample_rate_hz = 1.17 * RATE
+        until = time.monotonic() + 30.0
+        while "were asked for" not in client.probe.health().fault:
+            assert time.monotonic() < until, client.probe.health()
+            client.run(1)
+        client.check_valid_ones()
+        assert client.reasons() <= {"gap", "sample-rate", "settling"}
+        wait_until(lambda: radio.clients == 2)
+        assert "" not in faults_over(client, 1.0), "what is open again is not yet well"
+        client.probe.close()
