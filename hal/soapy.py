@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,26 @@ def parse_arguments(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+def installed_modules(soapy: Any) -> list[str]:
+    """The kinds of radio for which SoapySDR has a module, by the names of the modules' files."""
+    names = (Path(path).name for path in soapy.listModules())
+    return sorted(re.sub(r"^lib|(Support)?\.\w+$", "", name) for name in names)
+
+
+def find_radios(soapy: Any) -> dict[str, str]:
+    """The radios that SoapySDR finds: what to give to --probe, and what they call themselves.
+
+    Some modules open a radio for a moment to ask it.
+    """
+    found = {}
+    for item in map(dict, soapy.Device.enumerate()):
+        which = next((key for key in ("serial", "uri", "device_id") if item.get(key)), None)
+        keys = [key for key in ("driver", which) if key is not None and key in item]
+        option = "soapy:" + ",".join(f"{key}={item[key]}" for key in keys)
+        found[option] = item.get("label", "")
+    return found
+
+
 def who_holds_the_dongle(proc: Path = Path("/proc")) -> str:
     """Name what may keep a USB radio busy: the kernel's DVB driver, or other processes."""
     holders = []
@@ -58,7 +79,24 @@ def who_holds_the_dongle(proc: Path = Path("/proc")) -> str:
             if any(link.startswith("/dev/bus/usb/") for link in links):
                 name = (process / "comm").read_text().strip()
                 holders.append(f"{name} (process {process.name})")
-    return f"; it may be held by {', '.join(holders)}" if holders else ""
+    return f" (it may be held by {', '.join(holders)})" if holders else ""
+
+
+def _what_there_is(soapy: Any) -> str:
+    found = find_radios(soapy)
+    if found:
+        named = ", ".join(f"{option} ({label})" for option, label in found.items())
+        return f"SoapySDR finds {named}: name one of them with --probe"
+    modules = ", ".join(installed_modules(soapy)) or "none"
+    return (
+        "SoapySDR finds no radio: is it plugged in and switched on, and is its module installed "
+        f"(there are: {modules}, and in Debian more as soapysdr-module-...)?"
+    )
+
+
+def _words(error: Exception) -> str:
+    """An error of a library's in one line."""
+    return " ".join(str(error).split())
 
 
 class SoapyStream:
@@ -72,7 +110,7 @@ class SoapyStream:
 
     @property
     def name(self) -> str:
-        return f"soapy:{self._settings.soapy_arguments}"
+        return f"soapy:{self._settings.soapy_arguments}".rstrip(":")
 
     @property
     def dtype(self) -> npt.DTypeLike:
@@ -85,29 +123,43 @@ class SoapyStream:
         try:
             self._device = soapy.Device(parse_arguments(self._settings.soapy_arguments))
         except RuntimeError as error:
-            found: list[dict[str, str]] = [dict(item) for item in soapy.Device.enumerate()]
-            labels = ", ".join(item.get("label") or item.get("driver", "?") for item in found)
+            held = who_holds_the_dongle()
             raise ProbeError(
-                f"cannot be opened: {error}; SoapySDR finds {labels or 'no device'}"
-                + who_holds_the_dongle()
+                f"cannot be opened: {_words(error)}{held}; {_what_there_is(soapy)}"
             ) from None
         try:
             self._tune(soapy, self._device)
         except (RuntimeError, ValueError) as error:
+            advice = self._advice(soapy)
             self.close()
-            raise ProbeError(f"cannot be set up: {error}") from None
+            raise ProbeError(f"cannot be set up: {_words(error)}; {advice}") from None
         except ProbeError:
             self.close()
             raise
+
+    def _advice(self, soapy: Any) -> str:
+        """What may be wrong with a device that does not take its settings."""
+        wanted, ranges = self._settings.sample_rate_hz, []
+        with contextlib.suppress(RuntimeError):
+            ranges = [
+                (float(each.minimum()), float(each.maximum()))
+                for each in self._device.getSampleRateRange(soapy.SOAPY_SDR_RX, _CHANNEL)
+            ]
+        if not ranges or any(low <= wanted <= high for low, high in ranges):
+            return "see probe.soapy_arguments, probe.soapy_stream and probe.sample_rate_hz"
+        rates = ", ".join(
+            f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}" for low, high in ranges
+        )
+        return f"set probe.sample_rate_hz, which is {wanted:,.0f}, to a rate that it has: {rates}"
 
     def _tune(self, soapy: Any, device: Any) -> None:
         settings, rx = self._settings, soapy.SOAPY_SDR_RX
         device.setSampleRate(rx, _CHANNEL, settings.sample_rate_hz)
         rate = device.getSampleRate(rx, _CHANNEL)
         if abs(rate / settings.sample_rate_hz - 1) > _RATE_TOLERANCE:
+            taken, wanted = f"{rate:,.0f}", f"{settings.sample_rate_hz:,.0f}"
             raise ProbeError(
-                f"the radio takes {rate:g} samples a second, not the {settings.sample_rate_hz:g} "
-                "of probe.sample_rate_hz; set it to a rate that the radio has"
+                f"the radio takes {taken} samples a second, not {wanted}; {self._advice(soapy)}"
             )
         if settings.ppm and device.hasFrequencyCorrection(rx, _CHANNEL):
             device.setFrequencyCorrection(rx, _CHANNEL, float(settings.ppm))
@@ -120,7 +172,9 @@ class SoapyStream:
         self._stream = device.setupStream(rx, "CF32", [_CHANNEL], arguments)
         failed = device.activateStream(self._stream)
         if failed:
-            raise ProbeError(f"the stream does not start: {soapy.errToStr(failed)}")
+            raise ProbeError(
+                f"the stream does not start: {soapy.errToStr(failed)}; {self._advice(soapy)}"
+            )
 
     def read(self, ring: IQRing, stop: threading.Event) -> None:
         """Read samples into the ring until told to stop."""
@@ -137,10 +191,7 @@ class SoapyStream:
             if result.ret > 0:
                 heard = moment
                 if not ring.append(rows[: result.ret], moment):
-                    raise ProbeError(
-                        f"samples come more than {self._settings.stale_s:g} s late and do not "
-                        "catch up"
-                    )
+                    raise ProbeError(ring.complaint)
                 if result.flags & soapy.SOAPY_SDR_END_ABRUPT:
                     ring.restart("overflow", moment)
             elif result.ret == soapy.SOAPY_SDR_OVERFLOW:

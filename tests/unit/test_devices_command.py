@@ -245,6 +245,43 @@ def test_it_says_so_when_there_is_nothing(
     assert "No stage and no radio found" in told
 
 
+class Soapy:
+    """SoapySDR with a module and a radio."""
+
+    class Device:
+        @staticmethod
+        def enumerate() -> list[dict[str, str]]:
+            return [{"driver": "hackrf", "serial": "c0ffee", "label": "HackRF One"}]
+
+    @staticmethod
+    def listModules() -> tuple[str, ...]:  # noqa: N802 (SoapySDR's own name)
+        return ("/usr/lib/SoapySDR/modules0.8/libHackRFSupport.so",)
+
+
+def test_soapysdr_is_asked_for_radios_only_on_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "SoapySDR", Soapy)
+    assert main(["devices"]) == 0
+    assert "SoapySDR: installed, with modules for HackRF; --soapy" in capsys.readouterr().out
+    assert main(["devices", "--soapy"]) == 0
+    told = capsys.readouterr().out
+    assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in told
+    monkeypatch.setattr(Soapy.Device, "enumerate", list)
+    assert main(["devices", "--soapy"]) == 0
+    assert "finds: none; it has modules for: HackRF" in capsys.readouterr().out
+
+
+def test_without_soapysdr_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "SoapySDR", None)
+    assert main(["devices"]) == 0
+    assert "SoapySDR: not installed for this Python" in capsys.readouterr().out
+    assert main(["devices", "--soapy"]) == 69
+    assert "install python3-soapysdr" in capsys.readouterr().err
+
+
 def test_it_works_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"]) == 0
     assert "radios on the USB" in capsys.readouterr().out

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from sdr import probe_settings
 
+from macontrol.commands.shared_arguments import bench_assignments
+from macontrol.config import load_config
 from macontrol.config.errors import UsageError
 from macontrol.config.probe_settings import parse_probe_option, split_address
 
@@ -100,3 +103,10 @@ def test_the_probe_option(text: str, keys: dict[str, str]) -> None:
 def test_a_probe_option_that_is_none_is_told(text: str) -> None:
     with pytest.raises(UsageError, match="--probe"):
         parse_probe_option(text)
+
+
+@pytest.mark.parametrize("text", ["driver=audio", 'driver=x,label="a b"', "path=C:\\dev", "é=😀"])
+def test_the_arguments_of_a_soapy_radio_reach_the_config_as_they_are(text: str) -> None:
+    chosen = Namespace(port=None, stage=None, probe=f"soapy:{text}")
+    config = load_config(None, bench_assignments(chosen))
+    assert (config.probe.driver, config.probe.soapy_arguments) == ("soapy", text)

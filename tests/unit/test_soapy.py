@@ -15,13 +15,30 @@ from sdr import probe_settings
 from macontrol.controller.clock import WallClock
 from macontrol.hal import ProbeError
 from macontrol.hal.iq_ring import IQRing
-from macontrol.hal.soapy import SoapyStream, parse_arguments, who_holds_the_dongle
+from macontrol.hal.soapy import (
+    SoapyStream,
+    find_radios,
+    parse_arguments,
+    who_holds_the_dongle,
+)
 
 
 @dataclass
 class Result:
     ret: int
     flags: int = 0
+
+
+@dataclass
+class Range:
+    low: float
+    high: float
+
+    def minimum(self) -> float:
+        return self.low
+
+    def maximum(self) -> float:
+        return self.high
 
 
 @dataclass
@@ -33,6 +50,7 @@ class Device:
     rate: float = 0.0
     gains: tuple[str, ...] = ("TUNER",)
     refuse_stream: int = 0
+    ranges: list[Range] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         def note(*arguments: Any) -> None:
@@ -48,6 +66,9 @@ class Device:
 
     def hasFrequencyCorrection(self, *_: Any) -> bool:  # noqa: N802
         return True
+
+    def getSampleRateRange(self, *_: Any) -> list[Range]:  # noqa: N802
+        return self.ranges
 
     def listGains(self, *_: Any) -> tuple[str, ...]:  # noqa: N802
         return self.gains
@@ -82,6 +103,7 @@ class Soapy:
 
     def __init__(self, device: Device) -> None:
         self.opened_with: Any = None
+        self.found = [{"driver": "audio", "label": "Sound card", "device_id": "3"}]
         self.missing = False
 
         def make(arguments: Any) -> Device:
@@ -90,8 +112,11 @@ class Soapy:
                 raise RuntimeError("no match")
             return device
 
-        make.enumerate = lambda: [{"driver": "audio", "label": "Sound card"}]  # type: ignore[attr-defined]
+        make.enumerate = lambda: self.found  # type: ignore[attr-defined]
         self.Device = make
+
+    def listModules(self) -> tuple[str, ...]:  # noqa: N802
+        return ("/lib/modules0.8/librtlsdrSupport.so", "/lib/modules0.8/libaudioSupport.so")
 
     def errToStr(self, code: int) -> str:  # noqa: N802
         return f"error {code}"
@@ -146,15 +171,58 @@ def test_a_device_without_gains_gets_none(soapy: Soapy, device: Device) -> None:
 
 def test_a_missing_device_is_told_with_what_there_is(soapy: Soapy) -> None:
     soapy.missing = True
-    with pytest.raises(ProbeError, match=r"no match; SoapySDR finds Sound card"):
+    with pytest.raises(
+        ProbeError,
+        match=r"no match; SoapySDR finds soapy:driver=audio,device_id=3 \(Sound card\): ",
+    ):
         stream_of().open(threading.Event())
 
 
 def test_a_rate_the_radio_does_not_have_is_refused(soapy: Soapy, device: Device) -> None:
     device.rate = 2.4e6
-    with pytest.raises(ProbeError, match=r"2\.4e\+06 samples a second, not the 2\.048e\+06"):
+    with pytest.raises(ProbeError, match=r"2,400,000 samples a second, not 2,048,000; see probe"):
         stream_of().open(threading.Event())
     assert device.calls[-1] == ("close",)
+
+
+def test_the_rates_a_radio_has_are_told(soapy: Soapy, device: Device) -> None:
+    device.rate, device.ranges = 96e3, [Range(8e3, 8e3), Range(48e3, 96e3)]
+    with pytest.raises(ProbeError, match=r"to a rate that it has: 8,000, 48,000 to 96,000$"):
+        stream_of().open(threading.Event())
+    device.setSampleRate = fail  # type: ignore[attr-defined]
+    with pytest.raises(ProbeError, match=r"set up: no such rate; set probe\.sample_rate_hz, which"):
+        stream_of().open(threading.Event())
+    device.ranges = [Range(1e6, 3e6)]
+    with pytest.raises(ProbeError, match=r"set up: no such rate; see probe\.soapy_arguments"):
+        stream_of().open(threading.Event())
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError("no such\nrate\n")
+
+
+def test_where_there_is_no_radio_the_modules_are_named(soapy: Soapy) -> None:
+    soapy.missing, soapy.found = True, []
+    with pytest.raises(ProbeError, match=r"finds no radio: .*\(there are: audio, rtlsdr, and"):
+        stream_of().open(threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("item", "option"),
+    [
+        (
+            {"driver": "rtlsdr", "serial": "00000001", "device_id": "0"},
+            "driver=rtlsdr,serial=00000001",
+        ),
+        ({"driver": "plutosdr", "uri": "usb:1.2"}, "driver=plutosdr,uri=usb:1.2"),
+        ({"driver": "hackrf"}, "driver=hackrf"),
+    ],
+)
+def test_what_is_found_is_told_as_the_probe_option_takes_it(
+    soapy: Soapy, item: dict[str, str], option: str
+) -> None:
+    soapy.found = [item]
+    assert find_radios(soapy) == {f"soapy:{option}": ""}
 
 
 def test_a_stream_that_does_not_start_is_told(soapy: Soapy, device: Device) -> None:
@@ -201,6 +269,11 @@ def test_a_stream_that_is_not_open_is_not_read() -> None:
     ring = IQRing(1e6, capacity_s=0.01, tolerance_s=0.005)
     with pytest.raises(ProbeError, match="not open"):
         stream_of().read(ring, threading.Event())
+
+
+def test_a_name_without_arguments_is_still_a_name(soapy: Soapy) -> None:
+    assert stream_of(soapy_arguments="").name == "soapy"
+    assert stream_of().name == "soapy:driver=rtlsdr"
 
 
 def test_arguments() -> None:

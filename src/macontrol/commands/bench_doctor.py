@@ -248,8 +248,8 @@ class BenchDoctor:
         try:
             probe.open()
         except ProbeError as error:
-            detail, fix = _parts(error, "correct probe.address, or start the radio's server there")
-            self._fail("radio", f"{probe.name}: {detail}{self._who_has_it()}", fix)
+            detail, fix = _parts(error, self._cure_of_radio())
+            self._fail("radio", f"{detail}{self._who_has_it()}", fix)
             self._skip("there is no radio", "sample rate", "clipping", "noise floor")
             return
         self._pass("radio", f"{probe.name} sends samples")
@@ -260,6 +260,11 @@ class BenchDoctor:
         self._tell_rate(health)
         self._tell_clipping(health)
         self._tell_floor(floor)
+
+    def _cure_of_radio(self) -> str:
+        if self._config.probe.driver == "rtl_tcp":
+            return "correct probe.address, or start the radio's server there"
+        return "unplug the radio and plug it in again; SoapySDRUtil --probe tells more of it"
 
     def _who_has_it(self) -> str:
         if self._config.probe.driver != "rtl_tcp":
@@ -296,13 +301,13 @@ class BenchDoctor:
         if health.fault:
             self._fail("sample rate", health.fault, fix)
         elif not isnan(rate) and abs(rate / wanted - 1) > _RATE_TOLERANCE:
-            told = f"{rate / 1e6:.3f} million a second come, {wanted / 1e6:g} were asked for"
+            told = f"{rate:,.0f} a second come, {wanted:,.0f} were asked for"
             self._fail("sample rate", told, f"set probe.sample_rate_hz to one it can; or {fix}")
         elif lost:
             self._fail("sample rate", f"samples were lost: {lost}", fix)
         else:
-            measured = "" if isnan(rate) else f", {rate / 1e6:.3f} measured"
-            self._pass("sample rate", f"{wanted / 1e6:g} million a second held{measured}")
+            measured = "" if isnan(rate) else f", {rate:,.0f} measured"
+            self._pass("sample rate", f"{wanted:,.0f} a second held{measured}")
 
     def _tell_clipping(self, health: ProbeHealth) -> None:
         share, most = health.clipped_share, self._config.probe.clipping_share

@@ -1,12 +1,13 @@
 """List what on this machine is likely a stage or a radio, and who holds it.
 
 Nothing is opened: a port that is opened resets many boards, and a radio that is in use stays so.
+With --soapy, SoapySDR is asked which radios it finds; some of its modules open a free one for that.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 
 from rich.console import Console
 from rich.text import Text
@@ -21,17 +22,26 @@ from macontrol.hal.devices import (
     find_serial_ports,
     find_usb_radios,
 )
+from macontrol.hal.probe import ProbeError
+from macontrol.hal.soapy import find_radios, installed_modules, load_soapy
 
 SUMMARY = "likely stages and radios on this machine, and who holds them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    parser.add_argument(
+        "--soapy", action="store_true", help="also ask SoapySDR which radios it finds"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     console = Console()
+    soapy = load_soapy() if arguments.soapy else None
     show(console, find_serial_ports(), find_usb_radios(), find_radio_servers())
+    if soapy is not None:
+        show_soapy(console, find_radios(soapy), installed_modules(soapy))
+    else:
+        _line(console, _word_on_soapy())
     return 0
 
 
@@ -53,6 +63,24 @@ def show(
         _entry(console, f"rtl_tcp://{server.address}", _facts_of_server(server))
     if not (ports or radios or servers):
         _line(console, "No stage and no radio found. `macontrol virtual-bench` stands in for both.")
+
+
+def show_soapy(console: Console, radios: Mapping[str, str], modules: Sequence[str]) -> None:
+    """Print what SoapySDR finds, as --probe takes it."""
+    none = f"none; it has modules for: {', '.join(modules) or 'nothing'}"
+    _heading(console, "radios that SoapySDR finds", none, radios)
+    for option, label in radios.items():
+        _entry(console, f"--probe {option}", [label] if label else [])
+
+
+def _word_on_soapy() -> str:
+    try:
+        modules = ", ".join(installed_modules(load_soapy())) or "no radio at all"
+    except ProbeError:
+        return (
+            "SoapySDR: not installed for this Python (Debian: python3-soapysdr); rtl_tcp needs none"
+        )
+    return f"SoapySDR: installed, with modules for {modules}; --soapy asks which radios it finds"
 
 
 def _facts_of_port(port: SerialPort) -> list[str]:
@@ -95,7 +123,7 @@ def _names(processes: Sequence[Process]) -> str:
     return ", ".join(str(process) for process in processes)
 
 
-def _heading(console: Console, title: str, none: str, found: Sequence[object]) -> None:
+def _heading(console: Console, title: str, none: str, found: Sized) -> None:
     heading = Text(title, style="bold")
     if not found:
         heading.append(f": {none}", style="not bold")

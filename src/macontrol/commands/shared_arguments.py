@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from macontrol.config import Config, load_config, preset_names
@@ -40,7 +41,9 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
     bench.add_argument("--stage", choices=("grbl", "zaber"), help="default: the config's, GRBL")
     bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
     bench.add_argument(
-        "--probe", metavar="RADIO", help="rtl_tcp://HOST:PORT (default: the config's)"
+        "--probe",
+        metavar="RADIO",
+        help="rtl_tcp://HOST:PORT, or soapy:ARGS as in soapy:driver=rtlsdr (default: the config's)",
     )
     bench.add_argument(
         "--traffic",
@@ -71,7 +74,7 @@ def bench_assignments(arguments: argparse.Namespace) -> list[str]:
     if arguments.probe is not None:
         radio = parse_probe_option(arguments.probe)
         chosen |= {f"probe.{key}": value for key, value in radio.items()}
-    return [f'{key}="{value}"' for key, value in chosen.items()]
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in chosen.items()]
 
 
 def config_from(arguments: argparse.Namespace, *extra: str) -> Config:
