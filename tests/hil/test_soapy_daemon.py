@@ -1,0 +1,118 @@
+"""The daemon with a radio behind SoapySDR: whole processes, a pseudo-terminal and a sound server.
+
+The stage is emulated and does not change what is heard: the level is played, and changes on the
+way, so that the rewards of the slots before and after can be told from each other.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from math import log2
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pytest
+from sound import NOISE, RATE, Player, lend_soapy, needs_sound, sound_server
+
+from macontrol.controller.clock import WallClock
+from macontrol.controller.runfile.reader import read_run
+from macontrol.sim.virtual_grbl import VirtualGrbl
+
+pytestmark = needs_sound
+
+SLOT_S, ACTUATION_S = 0.25, 0.13
+LOUD, FAINT = 0.1, 0.02
+SLOTS = 36
+# What was played is heard after its buffers; around a change both levels are in a slot.
+CHANGE_S = (-0.5, 1.5)
+BENCH = ["--backend", "serial", "--preset", "lab-2g4-grbl", "--probe", "soapy:driver=audio"]
+SETTINGS = {
+    "physical.slot_duration_s": SLOT_S,
+    "physical.actuation_time_s": ACTUATION_S,
+    "physical.region_length": 0.1,
+    "survey.samples": 3,
+    "probe.soapy_stream": '"chan=stereo_iq"',
+    "probe.sample_rate_hz": RATE,
+    "probe.guard_s": 0.025,
+    "probe.silence_s": 8,
+}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    with sound_server(tmp_path) as server:
+        yield lend_soapy(server | {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path)
+
+
+def macontrol(*words: str, environment: dict[str, str]) -> subprocess.Popen[str]:
+    changes = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    return subprocess.Popen(
+        [sys.executable, "-m", "macontrol", *words, *BENCH, *changes],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def follow(output: IO[str], player: Player) -> tuple[list[str], float]:
+    """Switch the transmitter on when it is asked for, and to faint in the middle of the run."""
+    told, faint_at_s = [], 0.0
+    for line in output:
+        event = json.loads(line)
+        told.append(event["event"])
+        if "switch the transmitter on" in event.get("detail", ""):
+            player.amplitude = LOUD
+        if event["event"] == "start":
+            time.sleep(SLOTS / 2 * SLOT_S)
+            player.amplitude, faint_at_s = FAINT, time.monotonic()
+    return told, faint_at_s
+
+
+def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    player, file = Player(environment), tmp_path / "run.sqlite"
+    rail = {110: 12000.0, 120: 2000.0, 130: 320.0}
+    try:
+        with VirtualGrbl(WallClock(), settings=rail) as stage:
+            options = ["--port", stage.port, "--yes", "--slots", str(SLOTS), "--run", str(file)]
+            with macontrol(*options, environment=environment) as process:
+                assert process.stdout is not None
+                assert process.stderr is not None
+                told, faint_at_s = follow(process.stdout, player)
+                errors = process.stderr.read()
+            assert process.returncode == 0, errors
+    finally:
+        player.close()
+    assert told[-1] == "summary"
+    slots = read_run(file).slots
+    valid = np.isfinite(slots["reward"])
+    print(f"{np.count_nonzero(valid)} of {len(valid)} valid; not: {set(slots['invalid'][~valid])}")
+    since = slots["start_s"] - faint_at_s
+    for amplitude, meant in ((LOUD, since < CHANGE_S[0]), (FAINT, since > CHANGE_S[1])):
+        rewards, sigma = slots["reward"][valid & meant], slots["uncertainty"][valid & meant]
+        expected = (1 - ACTUATION_S / SLOT_S) * log2(1 + amplitude**2 / NOISE)
+        print(f"{amplitude}: {len(rewards)} of {np.count_nonzero(meant)}, {expected:.3f}:", rewards)
+        assert len(rewards) >= 5
+        assert rewards == pytest.approx(expected, abs=0.15)
+        assert 0 < sigma.min() <= sigma.max() < 0.1
+
+
+def test_the_doctor_examines_a_soapy_radio(environment: dict[str, str]) -> None:
+    player = Player(environment)
+    try:
+        with macontrol("check", "--port", "/dev/no-such", environment=environment) as process:
+            told, errors = process.communicate(timeout=60)
+    finally:
+        player.close()
+    assert process.returncode == 69, errors  # there is no stage
+    assert "pass  radio        soapy:driver=audio sends samples" in told
+    assert "pass  sample rate  48,000 a second held" in told
+    assert "pass  noise floor  -40." in told or "pass  noise floor  -39." in told
