@@ -47,9 +47,8 @@ class Approach:
             except StageError as fault:
                 self._recovery.failed(0, fault)
                 self._clock.sleep_until(ends_s)
-            if self._recovery.is_due and not is_stopped():
+            if self._recovery.is_needed and not is_stopped():
                 self._recovery.run(0)
-                there = False
 
     def _advance(self, wanted_mm: float, ends_s: float) -> bool:
         """Whether the stage stands there; if not, send it one stroke towards it."""

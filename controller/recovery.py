@@ -39,8 +39,13 @@ class Recovery:
         self._is_lost = False
 
     @property
+    def is_needed(self) -> bool:
+        """Get whether the stage cannot move before it was brought back."""
+        return self._is_lost
+
+    @property
     def is_due(self) -> bool:
-        """Get whether there is something to be done before the stage can move."""
+        """Get whether the stage is to be brought back, or homed because its time has come."""
         return self._is_lost or self._guard.homing_is_due
 
     def failed(self, slot: int, fault: StageError) -> None:
@@ -64,6 +69,7 @@ class Recovery:
                     raise
         else:
             self._is_lost = False
+            self._tally.displace()
             self._patience.recovered(slot)
             if not was_lost:
                 now = self._clock.now()

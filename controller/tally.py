@@ -59,6 +59,9 @@ class Tally:
         self.travel = 0.0
         self.switches = 0
         self.transit = 0
+        self.displaced = 0
+        """How often homing took the antenna away from where the policy had it."""
+        self._is_displaced = False
         self.late_arrivals = 0
         self.late_rewards = 0
         self.invalid = 0
@@ -81,12 +84,18 @@ class Tally:
 
         That is not its last position if the stage was lost sight of, or was late.
         """
-        self.travel += abs(position - self.position)
+        self.travel += abs(position - (origin if self._is_displaced else self.position))
+        self._is_displaced = False
         step = abs(position - origin)
         if step > self.longest_step:
             self.longest_step = step
         self.farthest_off = max(self.farthest_off, -position, position - length)
         self.position = position
+
+    def displace(self) -> None:
+        """Take in that the stage was homed: how it got to where it is now is not our travel."""
+        self.displaced += 1
+        self._is_displaced = True
 
     def see(self, reward: float) -> None:
         """Take in a reward, on time or late."""
@@ -125,6 +134,7 @@ class Tally:
             travel=self.travel,
             transit=self.transit,
             switches=self.switches,
+            displaced=self.displaced,
             shortfall=None if isnan(self.largest_shortfall) else self.largest_shortfall,
             surface_movement=self.surface_movement,
             length=length,

@@ -179,17 +179,22 @@ def verdicts(
     length: float,
     rho_max: float,
     margin: float,
+    displaced: int = 0,
 ) -> dict[str, Verdict]:
-    """The inequalities, from what a run adds up to."""
-    allowance = length * (switches + 1)
+    """The inequalities, from what a run adds up to.
+
+    An antenna that was `displaced` by homing sets out for its target anew: a leg more, each time.
+    """
+    allowance = length * (switches + 1 + displaced)
+    legs = f"N_sw + 1 + {displaced}" if displaced else "N_sw + 1"
     by_surface = None
     if surface_movement is not None and margin > 0:
         by_surface = 1.0 + 2.0 * surface_movement / margin
     return {
         "reach": _verdict("|x_{t+1} − x_t| ≤ ρ_max (eq. reachable)", longest_step, rho_max),
         "region": _verdict("0 ≤ x_t ≤ D: distance off the rail", farthest_off, 0.0),
-        "travel": _verdict("Σ|x_{t+1} − x_t| ≤ D(N_sw + 1) (Lemma 1)", travel, allowance),
-        "transit": _verdict("T_trans ≤ D(N_sw + 1)/ρ_max (Lemma 1)", transit, allowance / rho_max),
+        "travel": _verdict(f"Σ|x_{{t+1}} − x_t| ≤ D({legs}) (Lemma 1)", travel, allowance),
+        "transit": _verdict(f"T_trans ≤ D({legs})/ρ_max (Lemma 1)", transit, allowance / rho_max),
         "switches": _verdict("N_sw ≤ 1 + 2S_T/Δ (Lemma 2)", switches, by_surface),
         "persistence": _verdict(
             "max F_t − F_t(z_t) ≤ Δ (Proposition 1)",

@@ -49,6 +49,7 @@ def test_a_picture_shows_what_the_run_is_about() -> None:
     view = LiveView(tally, FACTS)
     view.hand_over(Event(3, 0.0, EventKind.MISSED, "the process was stalled", 5.0))
     view.hand_over(Event(0, 0.0, EventKind.START, "slot 1"))
+    view.hand_over(Event(2, 0.0, EventKind.LATE_REWARD, "came slots later", 1.0))
     text = drawn(view._snapshot())
     for shown in (
         "macontrol · moveucb on sim",
@@ -65,13 +66,14 @@ def test_a_picture_shows_what_the_run_is_about() -> None:
         "measure",
         "decide",
         "300 µs",
-        "slot 3: missed-slots: the process was stalled",
+        "slot 3: missed-slots: the process was stalled 5",
         "●",
         "○",
         "█",
     ):
         assert shown in text, f"{shown!r} is not in\n{text}"
     assert "slot 1" not in text
+    assert "late-reward" not in text
 
 
 @pytest.mark.parametrize("width", [20, 21, 30, 96])

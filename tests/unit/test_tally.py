@@ -96,6 +96,17 @@ class TestTally:
         tally.late_decisions, tally.missed = 4, 8
         assert tally.late == 13
 
+    def test_homing_is_no_travel_of_the_policy_and_begins_a_new_leg(self) -> None:
+        tally = Tally(3.0)
+        tally.stand_at(3.06, 6.0, 3.0)
+        tally.displace()
+        tally.stand_at(0.06, 6.0, 0.0)
+        tally.stand_at(0.12, 6.0, 0.06)
+        assert tally.travel == pytest.approx(0.18)
+        travel = tally.theory(length=6.0, rho_max=0.06, margin=0.1)["travel"]
+        assert travel.bound == 12.0
+        assert "N_sw + 1 + 1" in travel.statement
+
     def test_theory_holds_the_sums_against_the_bounds(self) -> None:
         tally = Tally(3.0)
         tally.stand_at(3.06, 6.0, 3.0)

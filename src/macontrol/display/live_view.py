@@ -34,6 +34,8 @@ _SHOW_CURSOR = "\x1b[?25h"
 # The run's process decides when to end, and a view that is told to would leave a hidden cursor.
 _NOT_FOR_THE_VIEW = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BARS = "▁▂▃▄▅▆▇█"
+# With some radios every reward is a slot late, and is used all the same.
+_NOT_SHOWN = (EventKind.START, EventKind.LATE_REWARD)
 
 
 class LiveView(Recorder):
@@ -59,8 +61,9 @@ class LiveView(Recorder):
         self._thread.start()
 
     def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
-        if isinstance(item, Event) and item.kind != EventKind.START:
-            self._events.append(f"slot {item.slot}: {item.kind}: {item.detail}")
+        if isinstance(item, Event) and item.kind not in _NOT_SHOWN:
+            value = "" if item.value is None else f" {item.value:.3g}"
+            self._events.append(f"slot {item.slot}: {item.kind}: {item.detail}{value}")
 
     def close(self) -> None:
         """Draw the last state and leave it standing."""
@@ -98,7 +101,8 @@ class LiveView(Recorder):
             "switches": tally.switches,
             "travel": tally.travel,
             "transit": tally.transit,
-            "late": [tally.late_arrivals, tally.late_rewards, tally.late_decisions, tally.missed],
+            "late": tally.late,
+            "missed": tally.missed,
             "faults": [tally.invalid, tally.stage_faults, tally.probe_faults, tally.refused],
             "phases": {
                 name: [phase.at(50), phase.at(99), phase.largest]
@@ -116,14 +120,19 @@ class LiveView(Recorder):
 def draw(state: dict[str, Any], history: deque[float], width: int) -> Panel:
     """One picture of a run."""
     slots = max(state["slots"], 1)
-    late, faults = state["late"], state["faults"]
+    faults = state["faults"]
     numbers = Table.grid(padding=(0, 2))
     rows = (
         ("slot", f"{state['slot']}", "switches", f"{state['switches']}"),
         ("position", f"{state['position']:.3f} λ", "travel", f"{state['travel']:.2f} λ"),
         ("target", f"{state['target']:.3f} λ", "in transit", f"{state['transit'] / slots:.1%}"),
-        ("reward", f"{state['reward']:.3f}", "late", f"{sum(late)} ({late[3]} slots missed)"),
-        ("averaged", f"{state['recent']:.3f}", "faults", f"{sum(faults)}"),
+        (
+            "reward",
+            _number(state["reward"]),
+            "late",
+            f"{state['late']} ({state['missed']} slots missed)",
+        ),
+        ("averaged", _number(state["recent"]), "faults", f"{sum(faults)}"),
     )
     for name, value, other, other_value in rows:
         numbers.add_row(Text(name, "dim"), value, Text(other, "dim"), other_value)
@@ -164,6 +173,10 @@ def _sparkline(history: deque[float], top: float, width: int) -> str:
     shown = list(history)[-width:]
     scaled = (min(max(value / top, 0.0), 0.999) for value in shown)
     return "".join(_BARS[int(value * len(_BARS))] for value in scaled)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if isfinite(value) else "–"
 
 
 def _time(seconds: float) -> str:

@@ -40,6 +40,8 @@ def summarise(tally: Tally, theory: dict[str, Verdict]) -> dict[str, Any]:
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
     """Show the outcome to a person."""
     table = Table(title=f"{summary['slots']} slots", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     rows = [
         ("reward a slot", _shown(summary["reward_per_slot"])),
         ("of a fixed antenna", _shown(summary.get("fixed_antenna_reward"))),
