@@ -209,9 +209,15 @@ def _drive(
         command = ["--backend", "serial", "--yes", "--cold", "--port", str(port), *options]
         command += ["--probe", f"rtl_tcp://{radio.partition(';')[0]}", "--run", str(file)]
         command += ["--seed", str(seed), "--slots", str(slots)]
-        return _play(
-            children, command, file, folder, notify, on_slot=lambda slot: on_slot(seed, slot)
-        )
+        try:
+            return _play(
+                children, command, file, folder, notify, on_slot=lambda slot: on_slot(seed, slot)
+            )
+        except MacontrolError:
+            if (code := bench.poll()) is None:
+                raise
+            output = _pipe(bench).read()
+            raise _failed(f"the virtual bench of seed {seed} (exit code {code})", output) from None
 
 
 def _play(
