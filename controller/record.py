@@ -48,6 +48,7 @@ class EventKind(StrEnum):
 
     START = "start"
     RESUME = "resume"
+    COLD_START = "cold-start"
     SURVEY = "survey"
     LATE_ARRIVAL = "late-arrival"
     LATE_REWARD = "late-reward"

@@ -34,7 +34,7 @@ from macontrol.controller.runfile.files import (
 )
 from macontrol.controller.runfile.header import RunHeader
 from macontrol.controller.runfile.recorder import RunFileRecorder
-from macontrol.controller.runfile.resume import Resume, find_resume
+from macontrol.controller.runfile.resume import NoResume, Resume, find_resume
 from macontrol.controller.survey import Survey
 from macontrol.controller.survey_file import fresh_survey, kept_survey_path, save_survey
 from macontrol.controller.survey_walk import walk_rail
@@ -102,6 +102,7 @@ class Daemon:
         self._last_slot_began_s = 0.0
         self._signals = StopSignals()
         self._unrecorded: str | None = None
+        self._not_resumed: str | None = None
         self._status_due_s = 0.0
 
     def run(self) -> int:
@@ -175,7 +176,8 @@ class Daemon:
             return None
         now_s = time.monotonic()
         found = find_resume(last, self._config, time.time(), now_clock_s=now_s, stage=options.name)
-        if not isinstance(found, Resume):
+        if isinstance(found, NoResume):
+            self._not_resumed = found.reason
             return None
         self._last_slot_began_s = now_s - found.age_s
         return found
@@ -338,6 +340,8 @@ class Daemon:
         self._tell(EventKind.POLICY, config.algorithm.policy)
         if resume is None:
             sigma_f = survey.sigma_f2(config) ** 0.5
+            if self._not_resumed is not None:
+                self._tell(EventKind.COLD_START, self._not_resumed)
             self._tell(EventKind.SURVEY, f"{len(survey.reward)} samples, sigma_f", sigma_f)
         else:
             self._tell(EventKind.RESUME, f"{len(resume.samples)} samples of {resume.path}")

@@ -269,7 +269,9 @@ class TestRestart:
         self.first_slot(config, capfd)
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + 20.0)
-        assert self.first_slot(config, capfd) == 1
+        assert Daemon(config, options(fast=False, slots=3)).run() == 0
+        (told,) = (line for line in log(capfd) if line["event"] == "cold-start")
+        assert "says nothing any more" in told["detail"]
 
     def test_it_goes_on_towards_its_target(
         self, config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
