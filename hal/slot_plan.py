@@ -7,7 +7,7 @@ to reach full speed) and the settling. Whatever of T_a is left for the motion ma
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil
 
 from macontrol.config.errors import ConfigError
 from macontrol.hal.stage import StageDescription
@@ -25,27 +25,6 @@ class SlotPlan:
     """The least T_a in which the stage covers the stroke that was asked for."""
 
 
-def motion_time_s(distance_mm: float, stage: StageDescription) -> float:
-    """How long a motion takes: 2√(d/a), or d/v + v/a once it reaches full speed."""
-    speed, acceleration = stage.speed_mm_per_s, stage.acceleration_mm_per_s2
-    if acceleration == inf:
-        return distance_mm / speed
-    if distance_mm <= speed * (speed / acceleration):
-        return 2 * sqrt(distance_mm / acceleration)
-    return distance_mm / speed + speed / acceleration
-
-
-def distance_mm(motion_s: float, stage: StageDescription) -> float:
-    """How far a motion of this length takes: the inverse of `motion_time_s`."""
-    speed, acceleration = stage.speed_mm_per_s, stage.acceleration_mm_per_s2
-    time = max(motion_s, 0.0)
-    if acceleration == inf:
-        return speed * time
-    if time <= 2 * speed / acceleration:
-        return acceleration * time**2 / 4
-    return speed * (time - speed / acceleration)
-
-
 def plan_slot(
     stage: StageDescription,
     *,
@@ -59,8 +38,8 @@ def plan_slot(
     long to transmit as the plan that was refused.
     """
     overhead = stage.latency_s + stage.settling_s
-    effective = distance_mm(actuation_time_s - overhead, stage)
-    needed = overhead + motion_time_s(stroke_mm, stage)
+    effective = stage.reach_mm(actuation_time_s - overhead)
+    needed = overhead + stage.motion_time_s(stroke_mm)
     # A hair of rounding must not refuse a plan that was derived from the very same numbers.
     if effective >= stroke_mm * (1 - 1e-9):
         return SlotPlan(min(effective, stage.travel_mm), overhead, needed)
@@ -69,7 +48,7 @@ def plan_slot(
         f"physical.actuation_time_s: in T_a = {actuation_time_s:g} s the stage {stage.name} "
         f"covers {effective:.4g} mm, and a stroke of {stroke_mm:.4g} mm is asked for: its commands "
         f"take {stage.latency_s * 1e3:.3g} ms, settling {stage.settling_s * 1e3:.3g} ms, the "
-        f"motion {motion_time_s(stroke_mm, stage) * 1e3:.3g} ms at "
+        f"motion {stage.motion_time_s(stroke_mm) * 1e3:.3g} ms at "
         f"{stage.speed_mm_per_s:g} mm/s and {stage.acceleration_mm_per_s2:g} mm/s²; set "
         f"physical.actuation_time_s to at least {_rounded_up(needed):g} and "
         f"physical.slot_duration_s to at least {_rounded_up(slot):g}, or shorten the stroke"

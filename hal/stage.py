@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf, sqrt
 from typing import Protocol
 
 from macontrol.config.errors import HardwareError
@@ -42,6 +43,25 @@ class StageDescription:
     """From a command to the first step."""
     settling_s: float
     """From the last step until the antenna stands still."""
+
+    def motion_time_s(self, distance_mm: float) -> float:
+        """How long a motion takes: 2√(d/a), or d/v + v/a once it reaches full speed."""
+        speed, acceleration = self.speed_mm_per_s, self.acceleration_mm_per_s2
+        if acceleration == inf:
+            return distance_mm / speed
+        if distance_mm <= speed * (speed / acceleration):
+            return 2 * sqrt(distance_mm / acceleration)
+        return distance_mm / speed + speed / acceleration
+
+    def reach_mm(self, motion_s: float) -> float:
+        """How far a motion of this length takes: the inverse of `motion_time_s`."""
+        speed, acceleration = self.speed_mm_per_s, self.acceleration_mm_per_s2
+        time = max(motion_s, 0.0)
+        if acceleration == inf:
+            return speed * time
+        if time <= 2 * speed / acceleration:
+            return acceleration * time**2 / 4
+        return speed * (time - speed / acceleration)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial_line import Line, TrafficLog
 from macontrol.hal.serial_stage import SerialStage
-from macontrol.hal.slot_plan import motion_time_s
 from macontrol.hal.stage import Arrival, StageDescription, StageError, StageLostError
 from macontrol.hal.zaber_device import DeviceAxis, DeviceIdentity, read_axis, read_microstep
 from macontrol.hal.zaber_protocol import (
@@ -300,7 +299,7 @@ class ZaberStage(SerialStage):
             self._still_at_s = -inf
             raise StageError(f"the device refuses to move to {position_mm:.4f} mm: {reply.refusal}")
         distance = abs(target - before.position) * self.axis.microstep_mm
-        expected = sent + motion_time_s(distance, self.description)
+        expected = sent + self.description.motion_time_s(distance)
         return self._await_arrival(target, expected, deadline_s)
 
     def _await_arrival(self, target: int, expected_s: float, deadline_s: float) -> Arrival:

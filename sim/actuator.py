@@ -7,7 +7,7 @@ where the actuator has steps. An ideal actuator has neither latency, acceleratio
 
 from __future__ import annotations
 
-from math import copysign, inf, sqrt
+from math import copysign, inf
 
 from macontrol.config.schema import Physical
 from macontrol.hal import StageDescription
@@ -41,7 +41,7 @@ class Actuator:
         self._from = self.position_at(now)
         self._to = self._whole_steps(position_mm)
         self._begun = now + self._description.latency_s
-        self._moving_s = motion_time(abs(self._to - self._from), self._description)
+        self._moving_s = self._description.motion_time_s(abs(self._to - self._from))
 
     def stop(self, now: float) -> None:
         """Stand still where the motion is at this moment."""
@@ -69,16 +69,6 @@ class Actuator:
     def _whole_steps(self, position_mm: float) -> float:
         step = self._description.step_mm
         return position_mm if step == 0 else round(position_mm / step) * step
-
-
-def motion_time(distance_mm: float, stage: StageDescription) -> float:
-    """How long a motion takes: 2√(d/a), or d/v + v/a once it reaches full speed."""
-    speed, acceleration = stage.speed_mm_per_s, stage.acceleration_mm_per_s2
-    if acceleration == inf:
-        return distance_mm / speed
-    if distance_mm <= speed**2 / acceleration:
-        return 2 * sqrt(distance_mm / acceleration)
-    return distance_mm / speed + speed / acceleration
 
 
 def distance_covered(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import copysign, inf
 
 from macontrol.hal import StageDescription
-from macontrol.sim.actuator import motion_time
 
 _KEPT_S = 10.0
 
@@ -59,7 +58,7 @@ class Carriage:
         distance = abs(target_mm - start)
         if distance == 0:
             return
-        total = motion_time(distance, stage)
+        total = stage.motion_time_s(distance)
         rate = stage.acceleration_mm_per_s2
         ramp = 0.0 if rate == inf else min(stage.speed_mm_per_s / rate, total / 2)
         sign = copysign(1.0, target_mm - start)

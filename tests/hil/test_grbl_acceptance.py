@@ -21,7 +21,6 @@ from macontrol.controller.clock import WallClock
 from macontrol.hal import Arrival, StageError, StageLostError
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.serial_line import LineError
-from macontrol.hal.slot_plan import motion_time_s
 from macontrol.sim.virtual_grbl import VirtualGrbl
 
 PORT = os.environ.get("MACONTROL_STAGE_PORT")
@@ -117,7 +116,7 @@ def test_it_goes_where_it_is_sent_and_says_so(bench: Bench, stage: GrblStage) ->
         assert arrival.arrived
         assert arrival.position_mm == pytest.approx(target, abs=1e-6)
         # `ok` alone would come long before the motion is over.
-        assert arrival.time_s - begun >= 0.9 * motion_time_s(abs(target - here), stage.description)
+        assert arrival.time_s - begun >= 0.9 * stage.description.motion_time_s(abs(target - here))
         check_true_position(bench, stage, target)
         here = target
 

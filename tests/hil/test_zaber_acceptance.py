@@ -19,7 +19,7 @@ from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.clock import WallClock
 from macontrol.hal import Arrival, StageError
 from macontrol.hal.serial_line import LineError
-from macontrol.hal.slot_plan import motion_time_s, plan_slot
+from macontrol.hal.slot_plan import plan_slot
 from macontrol.hal.zaber import ZaberStage
 from macontrol.sim.virtual_zaber import MICROSTEP_MM, VirtualZaber
 
@@ -128,7 +128,7 @@ def test_it_goes_where_it_is_sent_and_says_so(bench: Bench, stage: ZaberStage) -
         assert arrival.arrived
         assert arrival.position_mm == pytest.approx(target, abs=1e-6)
         # The reply alone would come long before the motion is over.
-        assert arrival.time_s - begun >= 0.9 * motion_time_s(abs(target - here), stage.description)
+        assert arrival.time_s - begun >= 0.9 * stage.description.motion_time_s(abs(target - here))
         check_true_position(bench, target)
         here = target
 

@@ -9,7 +9,7 @@ import pytest
 
 from macontrol.config import Config
 from macontrol.hal import StageDescription
-from macontrol.sim.actuator import Actuator, describe, motion_time
+from macontrol.sim.actuator import Actuator, describe
 
 
 def stage(
@@ -35,9 +35,9 @@ def test_the_papers_actuator_is_ideal(paper: Config) -> None:
 def test_the_papers_stroke_takes_just_t_a(paper: Config) -> None:
     description = describe(paper.physical, "sim")
     stroke_mm = paper.physical.rho_max * paper.physical.wavelength_mm
-    assert motion_time(stroke_mm, description) <= paper.physical.actuation_time_s * (1 + 1e-9)
+    assert description.motion_time_s(stroke_mm) <= paper.physical.actuation_time_s * (1 + 1e-9)
     reach_mm = paper.physical.nominal_reach * paper.physical.wavelength_mm
-    assert motion_time(reach_mm, description) == pytest.approx(paper.physical.actuation_time_s)
+    assert description.motion_time_s(reach_mm) == pytest.approx(paper.physical.actuation_time_s)
 
 
 @pytest.mark.parametrize("acceleration", ["ideal", 20.0, 1000.0, 5000.0])

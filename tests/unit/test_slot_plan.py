@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from macontrol.config.errors import ConfigError
 from macontrol.hal import StageDescription
-from macontrol.hal.slot_plan import distance_mm, motion_time_s, plan_slot
-from macontrol.sim.actuator import motion_time
+from macontrol.hal.slot_plan import plan_slot
 
 RAIL = StageDescription(
     name="rail",
@@ -71,9 +70,8 @@ def test_time_and_distance_are_inverse_and_as_in_the_simulator(
     distance: float, speed: float, acceleration: float
 ) -> None:
     stage = replace(RAIL, speed_mm_per_s=speed, acceleration_mm_per_s2=acceleration)
-    time = motion_time_s(distance, stage)
-    assert distance_mm(time, stage) == pytest.approx(distance)
-    assert motion_time(distance, stage) == pytest.approx(time)
+    time = stage.motion_time_s(distance)
+    assert stage.reach_mm(time) == pytest.approx(distance)
 
 
 @given(

@@ -234,7 +234,8 @@ class BenchDoctor:
         self._pass(
             "slot",
             f"a stroke of {physical.rho_max * physical.wavelength_mm:.4g} mm takes "
-            f"{plan.smallest_actuation_s * 1e3:.1f} of {physical.actuation_time_s * 1e3:g} ms",
+            f"{plan.smallest_actuation_s * 1e3:.1f} of {physical.actuation_time_s * 1e3:g} ms; "
+            f"up to {plan.stroke_mm:.4g} mm would fit",
         )
 
     # -- The radio ----------------------------------------------------------------------------
