@@ -26,6 +26,9 @@ LONGEST_LINE = 1024
 """Bytes without a line end beyond this are garbage, and are dropped."""
 
 _PULSE_S = 0.05
+# How long the last bytes, which may be those that stop a motor, have to get out of the computer.
+_LAST_WORDS_S = 0.1
+_LOOK_EVERY_S = 0.002
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 
@@ -100,6 +103,8 @@ class SerialLine:
         self._clock = clock
         self._log = log
         self._buffer = LineBuffer()
+        self._overdue_s: float | None = None
+        """The deadline after which the port was last looked at."""
         self._serial = serial.Serial()
         self._serial.port = port
         self._serial.baudrate = baud_rate
@@ -111,7 +116,7 @@ class SerialLine:
         try:
             self._serial.open()
             fcntl.ioctl(self._serial.fileno(), termios.TIOCEXCL)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, termios.error) as error:  # it may vanish this very moment
             self.close()
             raise LineError(_why_not_open(port, error)) from None
         self.low_latency = self._ask_for_low_latency()
@@ -134,13 +139,21 @@ class SerialLine:
             self._lose(error)
 
     def read_line(self, deadline_s: float) -> bytes | None:
-        """Get the next line without its end, or None if there is none by the deadline."""
+        """Get the next line without its end, or None if there is none by the deadline.
+
+        Past a deadline the port is looked at once: what is there is had, but a board that talks
+        without a pause holds nobody up.
+        """
         while True:
             line = self._buffer.take()
             if line is not None:
                 return line
             self._require_open()
             left = max(deadline_s - self._clock.now(), 0.0)
+            if left == 0.0:
+                if self._overdue_s == deadline_s:
+                    return None
+                self._overdue_s = deadline_s
             try:
                 if not select.select([self._serial.fileno()], [], [], left)[0]:
                     return None
@@ -152,12 +165,24 @@ class SerialLine:
             self._buffer.feed(data)
 
     def close(self) -> None:
-        """Let go of the port at once: what has not been sent is not waited for."""
+        """Let go of the port: the last words are sent, but a board that takes none not waited for.
+
+        What is dropped here is what the driver would try to send for half a minute.
+        """
         if self._serial.is_open:
             with contextlib.suppress(OSError, TypeError, termios.error):
-                self._serial.reset_output_buffer()
+                if not self._is_all_sent():
+                    self._serial.reset_output_buffer()
             with contextlib.suppress(OSError, TypeError):
                 self._serial.close()
+
+    def _is_all_sent(self) -> bool:
+        until = self._clock.now() + _LAST_WORDS_S
+        while self._serial.out_waiting > 0:
+            if self._clock.now() >= until:
+                return False
+            self._clock.sleep_until(self._clock.now() + _LOOK_EVERY_S)
+        return True
 
     def _require_open(self) -> None:
         if not self._serial.is_open:

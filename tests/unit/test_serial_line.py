@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
+import subprocess
+import termios
 import threading
 import time
 import tty
@@ -106,6 +109,40 @@ def test_a_deadline_that_has_passed_still_gets_what_is_there(
     assert got == b"ok"
 
 
+@pytest.mark.parametrize("flood", [["cat", "/dev/zero"], ["yes", ""], ["yes", "[MSG:hello]"]])
+def test_a_deadline_holds_against_a_board_that_never_stops_talking(
+    terminal: Terminal, line: SerialLine, flood: list[str]
+) -> None:
+    begun = CLOCK.now()
+    with subprocess.Popen(flood, stdout=terminal.master) as board:
+        try:
+            while line.read_line(begun + 0.2) is not None and CLOCK.now() - begun < 5.0:
+                pass
+        finally:
+            board.kill()
+    assert CLOCK.now() - begun < 4.0
+
+
+def test_the_last_words_before_a_port_is_closed_are_sent(terminal: Terminal) -> None:
+    for _ in range(100):  # they might be lost by chance
+        line = SerialLine(terminal.port, 115200, CLOCK)
+        line.write(b"!\x18")
+        line.close()
+        assert os.read(terminal.master, 100) == b"!\x18"
+
+
+def test_last_words_that_nobody_takes_are_not_waited_for(
+    line: SerialLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[bool] = []
+    monkeypatch.setattr(serial.Serial, "out_waiting", 2)
+    monkeypatch.setattr(serial.Serial, "reset_output_buffer", lambda _: dropped.append(True))
+    begun = CLOCK.now()
+    line.close()
+    assert dropped == [True]
+    assert CLOCK.now() - begun < 2.0
+
+
 def test_an_unplugged_port_is_lost_and_closed_at_once(terminal: Terminal, line: SerialLine) -> None:
     threading.Timer(0.1, terminal.unplug).start()
     with pytest.raises(LineLostError, match="gone"):
@@ -115,6 +152,27 @@ def test_an_unplugged_port_is_lost_and_closed_at_once(terminal: Terminal, line: 
         line.write(b"?")
     with pytest.raises(StageLostError):
         line.read_line(soon())
+
+
+def test_a_port_that_promises_data_and_has_none_is_unplugged(
+    terminal: Terminal, line: SerialLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.write(terminal.master, b"ok\n")
+    monkeypatch.setattr("serial.serialposix.os.read", lambda *_: b"")
+    with pytest.raises(LineLostError, match="gone"):
+        line.read_line(soon())
+    assert not line.is_open
+
+
+def test_a_port_that_vanishes_while_it_is_opened_is_told(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(_: serial.Serial) -> None:
+        raise termios.error(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(serial.Serial, "_reset_input_buffer", vanish)
+    with pytest.raises(LineError, match="cannot be opened"):
+        SerialLine(terminal.port, 115200, CLOCK)
 
 
 def test_a_port_belongs_to_one(terminal: Terminal, line: SerialLine) -> None:
