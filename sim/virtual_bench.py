@@ -20,11 +20,11 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.hal import Clock
+from macontrol.sim.boards.grbl import VirtualGrbl
+from macontrol.sim.boards.zaber import MICROSTEP_MM, VirtualZaber
 from macontrol.sim.channel import Channel
 from macontrol.sim.drift import Streams
-from macontrol.sim.virtual_grbl import VirtualGrbl
 from macontrol.sim.virtual_radio import DEBIAN_BLOCK_BYTES, VirtualRadio
-from macontrol.sim.virtual_zaber import MICROSTEP_MM, VirtualZaber
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""

@@ -23,8 +23,8 @@ from macontrol.config import load_config
 from macontrol.controller.clock import WallClock
 from macontrol.controller.instance import InstanceLock
 from macontrol.hal.devices import Access
+from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.virtual_bench import VirtualBench
-from macontrol.sim.virtual_grbl import VirtualGrbl
 from macontrol.sim.virtual_radio import VirtualRadio
 
 LINES = re.compile(r"^(pass|note|FAIL|skip) +(\S+(?: \S+)?) {2,}?(.*(?:\n {18} fix: .*)?)", re.M)

@@ -21,7 +21,7 @@ from macontrol.controller.clock import WallClock
 from macontrol.hal import Arrival, StageError, StageLostError
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.serial_line import LineError
-from macontrol.sim.virtual_grbl import VirtualGrbl
+from macontrol.sim.boards.grbl import VirtualGrbl
 
 PORT = os.environ.get("MACONTROL_STAGE_PORT")
 AXIS = os.environ.get("MACONTROL_STAGE_AXIS", "X")

@@ -13,7 +13,7 @@ from grbl_bench import stage_settings
 from macontrol.controller.clock import WallClock
 from macontrol.hal import Arrival, StageError, StageLostError
 from macontrol.hal.grbl import GrblStage
-from macontrol.sim.virtual_grbl import VirtualGrbl
+from macontrol.sim.boards.grbl import VirtualGrbl
 
 CLOCK = WallClock()
 # A short rail with a quick homing, so that faults can be had by the dozen.
@@ -138,7 +138,7 @@ def test_a_limit_alarm_is_forgiven_once_and_told_the_second_time(rig: Rig) -> No
 def test_a_limit_alarm_in_which_the_program_died_is_no_obstacle_to_the_next(rig: Rig) -> None:
     rig.board.trip_limit()
     rig.stage.close()
-    rig.board._reset_on_open = False  # such boards stay as they were left
+    rig.board.reset_on_open = False  # such boards stay as they were left
     CLOCK.sleep_until(CLOCK.now() + 0.7)
     rig.stage.connect(soon())
     rig.stage.home(soon())

@@ -17,7 +17,7 @@ import pytest
 
 from macontrol.controller.clock import WallClock
 from macontrol.hal.serial_line import SerialLine
-from macontrol.sim.virtual_grbl import VirtualGrbl
+from macontrol.sim.boards.grbl import VirtualGrbl
 
 PORT = os.environ.get("MACONTROL_STAGE_PORT")
 DIALECT = os.environ.get("MACONTROL_STAGE_DIALECT", "grbl")

@@ -21,7 +21,7 @@ from sound import NOISE, RATE, Player, lend_soapy, needs_sound, sound_server
 
 from macontrol.controller.clock import WallClock
 from macontrol.controller.runfile.reader import read_run
-from macontrol.sim.virtual_grbl import VirtualGrbl
+from macontrol.sim.boards.grbl import VirtualGrbl
 
 pytestmark = needs_sound
 

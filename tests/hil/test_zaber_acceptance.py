@@ -21,7 +21,7 @@ from macontrol.hal import Arrival, StageError
 from macontrol.hal.serial_line import LineError
 from macontrol.hal.slot_plan import plan_slot
 from macontrol.hal.zaber import ZaberStage
-from macontrol.sim.virtual_zaber import MICROSTEP_MM, VirtualZaber
+from macontrol.sim.boards.zaber import MICROSTEP_MM, VirtualZaber
 
 PORT = os.environ.get("MACONTROL_ZABER_PORT")
 PORT_MICROSTEP_MM = float(os.environ.get("MACONTROL_ZABER_MICROSTEP_MM", "nan"))

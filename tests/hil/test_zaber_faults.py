@@ -14,7 +14,7 @@ from zaber_bench import summed, zaber_settings
 from macontrol.controller.clock import WallClock
 from macontrol.hal import Arrival, StageError, StageLostError
 from macontrol.hal.zaber import ZaberStage
-from macontrol.sim.virtual_zaber import VirtualZaber
+from macontrol.sim.boards.zaber import VirtualZaber
 
 CLOCK = WallClock()
 # A short rail of 60 mm at 1 µm, slow enough for faults to strike in motion.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from macontrol.controller.clock import WallClock
-from macontrol.sim.virtual_zaber import MICROSTEP_MM, VirtualZaber
+from macontrol.sim.boards.zaber import MICROSTEP_MM, VirtualZaber
 
 if TYPE_CHECKING:
     from zaber_motion.ascii import Axis, Connection

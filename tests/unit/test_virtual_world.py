@@ -11,9 +11,9 @@ from macontrol.config import load_config
 from macontrol.controller.clock import VirtualClock
 from macontrol.hal.power import wideband
 from macontrol.sim.bench import SimulatedBench
+from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.channel import Channel
 from macontrol.sim.virtual_bench import NOISE_DBFS, VirtualWorld
-from macontrol.sim.virtual_grbl import VirtualGrbl
 from macontrol.sim.virtual_radio import VirtualRadio
 
 SEED = 5
