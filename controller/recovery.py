@@ -6,6 +6,7 @@ times a second whether to go on, so that a signal is heard and the service manag
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from macontrol.controller.guard import Guard
@@ -16,6 +17,9 @@ from macontrol.hal import Clock, StageBrokenError, StageError, StageLostError
 
 # The stage itself knows how long its homing may take; this is only an end to all patience.
 _RECOVERY_S = 3600.0
+# Brought back so often in this time, and lost again: something is wrong that homing does not mend.
+_OFTEN = 5
+_OFTEN_WITHIN_S = 600.0
 
 
 class Recovery:
@@ -37,6 +41,8 @@ class Recovery:
         self._tally = tally
         self._keep_on = keep_on
         self._is_lost = False
+        self._why_lost = ""
+        self._brought_back_s: deque[float] = deque(maxlen=_OFTEN)
 
     @property
     def is_needed(self) -> bool:
@@ -52,12 +58,14 @@ class Recovery:
         """Take note of a fault of the stage; a HardwareError if they have gone on for too long."""
         self._guard.doubt()
         self._tally.stage_faults += 1
-        self._is_lost = isinstance(fault, StageLostError)
+        self._is_lost, self._why_lost = isinstance(fault, StageLostError), str(fault)
         self._patience.failed(slot, EventKind.STAGE_FAULT, fault)
 
     def run(self, slot: int) -> str:
         """Bring the stage back, or home it; what it was, for those who had to wait for it."""
         was_lost, begun = self._is_lost, self._clock.now()
+        if was_lost:
+            self._refuse_if_often(begun)
         try:
             self._guard.recover(begun + _RECOVERY_S, self._keep_on)
         except StageError as fault:
@@ -71,8 +79,19 @@ class Recovery:
             self._is_lost = False
             self._tally.displace()
             self._patience.recovered(slot)
-            if not was_lost:
+            if was_lost:
+                self._brought_back_s.append(begun)
+            else:
                 now = self._clock.now()
                 told = "homed again after stage.rehome_every_s"
                 self._recorder.hand_over(Event(slot, now, EventKind.HOMING, told, now - begun))
         return "the stage was being recovered" if was_lost else "the stage was being homed again"
+
+    def _refuse_if_often(self, now: float) -> None:
+        """A stage that is lost again and again is not homed for ever."""
+        times = self._brought_back_s
+        if len(times) == _OFTEN and now - times[0] < _OFTEN_WITHIN_S:
+            raise StageBrokenError(
+                f"the stage was lost {_OFTEN + 1} times in {now - times[0]:.0f} s, the last time: "
+                f"{self._why_lost}"
+            )

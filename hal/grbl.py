@@ -79,6 +79,8 @@ class GrblStage(SerialStage):
         self._origin_mm = nan
         """The machine coordinate of where it stands after homing."""
         self._target_mm = nan
+        self._span_mm = (nan, nan)
+        """Between these it must be, by what it was sent to do since it was last seen standing."""
         self._idle_since_s: float | None = None
         # What the board was last heard to say.
         self._banner: Banner | None = None
@@ -233,7 +235,7 @@ class GrblStage(SerialStage):
             raise StageError(f"the {axis} limit switch is closed after homing; raise $27")
         self._check_direction(self._machine_mm(status))
         self._origin_mm = self._machine_mm(status)
-        self._reported_mm = self._to_rail(self._origin_mm)
+        self._stand_at(self._to_rail(self._origin_mm))
 
     def _break_off_homing(self) -> None:
         self._send(RESET)
@@ -262,6 +264,9 @@ class GrblStage(SerialStage):
             raise StageError("the stage is still busy with an earlier move")
         target = min(max(position_mm, 0.0), self.description.travel_mm)
         speed = self.description.speed_mm_per_s
+        if self._still_at_s < inf:
+            self._stand_at(self._reported_mm)
+        self._span_mm = (min(*self._span_mm, target), max(*self._span_mm, target))
         self._still_at_s, self._target_mm, self._idle_since_s = inf, target, None
         self._send(_move_lines(self._settings.axis, self._to_machine(target), speed), answers=2)
         refusal: Failure | None = None
@@ -316,9 +321,19 @@ class GrblStage(SerialStage):
         """Take over a reported position, unless the board is in a state that voids it."""
         if status.state == "Alarm":
             self._lose("the board is locked by an alarm")
-        self._reported_mm = self._to_rail(self._machine_mm(status))
+        position, slack = self._to_rail(self._machine_mm(status)), self.axis.step_mm + 2e-3
+        if not self._span_mm[0] - slack <= position <= self._span_mm[1] + slack:
+            self._lose(
+                f"the board says that it is at {position:.3f} mm, where it was never sent: it was "
+                "reset, or moved by somebody else"
+            )
+        self._reported_mm = position
         if status.state not in ("Idle", "Run"):
             raise StageError(f"the stage is held up: the board says {status.state}")
+
+    def _stand_at(self, position_mm: float) -> None:
+        self._reported_mm = position_mm
+        self._span_mm = (position_mm, position_mm)
 
     def _await_stragglers(self, deadline_s: float) -> None:
         """An idle board that owes answers has not begun yet, or they were garbled: which?
@@ -345,9 +360,11 @@ class GrblStage(SerialStage):
         if self._lost is not None:
             self._send(FEED_HOLD + RESET)
             return
-        status = self._ask_status(self._clock.now() + _ANSWER_S)
-        if status is not None and status.state in ("Idle", "Alarm") and not self._owed:
-            return
+        self._drain()
+        if not self._owed:
+            status = self._ask_status(self._clock.now() + _ANSWER_S)
+            if status is not None and status.state in ("Idle", "Alarm"):
+                return
         held = self._hold(self._clock.now() + _STOP_S)
         origin, homed_at = self._origin_mm, self._homed_at_s
         with self._handshake("it is being stopped"):
@@ -360,7 +377,7 @@ class GrblStage(SerialStage):
         if abs(self._machine_mm(after) - self._machine_mm(held)) > self.axis.step_mm + 2e-3:
             self._lose("its position changed when it was stopped")
         self._lost, self._origin_mm, self._homed_at_s = None, origin, homed_at
-        self._reported_mm = self._to_rail(self._machine_mm(after))
+        self._stand_at(self._to_rail(self._machine_mm(after)))
 
     def _hold(self, deadline_s: float) -> Status | None:
         """Decelerate to a stand; the report of it, or None if there was none in time."""
@@ -369,7 +386,7 @@ class GrblStage(SerialStage):
             status = self._ask_status(min(deadline_s, self._clock.now() + _ANSWER_S))
             if status is None:
                 return None
-            if status.state == "Idle" or (status.state == "Hold" and status.substate in (0, None)):
+            if status.stands:
                 return status
             self._clock.sleep_until(self._clock.now() + _POLL_S)
         return None
@@ -436,7 +453,8 @@ class GrblStage(SerialStage):
 
     def _drain(self) -> None:
         """Take in what has been said meanwhile."""
-        while self._next(self._clock.now()) is not None:
+        now = self._clock.now()
+        while self._next(now) is not None:
             pass
 
     def _next(self, deadline_s: float) -> Report | None:
@@ -445,6 +463,8 @@ class GrblStage(SerialStage):
         if line is None:
             return None
         report = parse(line)
+        if isinstance(report, Ok | Failure | Status):
+            self._silent_since_s = None  # late perhaps, but it answers
         if isinstance(report, Ok | Failure):
             self._owed = max(self._owed - 1, 0)
         elif isinstance(report, Status):
@@ -471,6 +491,7 @@ class GrblStage(SerialStage):
     def _forget_position(self, why: str | None) -> None:
         super()._forget_position(why)
         self._origin_mm = nan
+        self._span_mm = (nan, nan)
         self._owed = self._unanswered = 0
 
     # -- Coordinates --------------------------------------------------------------------------

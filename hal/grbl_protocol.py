@@ -96,6 +96,12 @@ class Status:
     work_offset: tuple[float, ...] = ()
     pins: str = ""
 
+    @property
+    def stands(self) -> bool:
+        """Whether nothing moves, nor will by itself: held, with an open door, or asleep."""
+        still = {"Hold": (0, None), "Door": (0, 1)}
+        return self.state in ("Idle", "Sleep") or self.substate in still.get(self.state, ())
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:

@@ -34,8 +34,8 @@ _ROUNDING_MM = 1e-6
 """Commands may exceed the rail by this much of rounding; they are then taken back to its end."""
 _ANSWER_S = 1.0
 _CLOSED_S = 0.5
-# How long a port that is gone is waited for.
-_REOPEN_S = 60.0
+# How long a port that is gone is waited for in one recovery; whoever wants it tries again.
+_REOPEN_S = 5.0
 # A board that has not answered for so long is taken for lost.
 _SILENCE_S = 1.0
 # A second time within this time is not chance any more.

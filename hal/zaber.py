@@ -468,6 +468,7 @@ class ZaberStage(SerialStage):
             return Noise(line)
         if self._checked and not message.checked:
             return Noise(line)
+        self._silent_since_s = None  # late perhaps, but it answers
         if isinstance(message, Reply | Alert) and message.axis == self._number:
             self._heed(message.flag)
         return message

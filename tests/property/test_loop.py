@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import inf, nan
 from random import Random
@@ -26,6 +26,14 @@ from macontrol.sim.actuator import describe
 EXAMPLES = int(os.environ.get("MACONTROL_LOOP_EXAMPLES", "60"))
 SLOTS = 150
 ODD = [nan, inf, -inf, 1e308, -1e308, 1e9, -1e9, 0.0, -0.0, 6.0, 6.0000001, -1e-7, 5e-324]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _endless_patience() -> Iterator[None]:
+    """Here a stage may be lost as often as chance will have it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("macontrol.controller.recovery._OFTEN_WITHIN_S", 0.0)
+        yield
 
 
 class Chaos:

@@ -392,12 +392,24 @@ def test_an_ok_that_came_from_elsewhere_is_not_taken_for_an_arrival() -> None:
 
 
 def test_the_report_of_an_earlier_question_is_not_taken_for_todays() -> None:
-    desk = homed_desk()
-    desk.line.extend((b"?", [(0.5, status("Idle", -2.0))]))
+    desk = moving_desk()
+    desk.line.extend((b"?", [(0.5, status("Run", -20.0))]))
     with pytest.raises(StageError, match="does not answer"):
         desk.stage.where(desk.soon(0.1))
-    desk.line.extend((b"\n", [b"ok"]), (b"?", [status("Idle", -40.0)]))
-    assert desk.stage.where(desk.soon(1.0)).position_mm == pytest.approx(38.0)
+    desk.line.extend((b"", [(1.0, b"ok")]))
+    desk.clock.sleep_until(desk.soon(2.0))
+    desk.line.extend((b"?", [status("Idle", -92.0)]))
+    assert desk.stage.where(desk.soon(1.0)).position_mm == pytest.approx(90.0)
+    desk.line.assert_consumed()
+
+
+def test_the_report_of_an_earlier_question_is_fetched_before_another_is_asked() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [(0.5, status("Run", -2.0))]))
+    with pytest.raises(StageError, match="does not answer"):
+        desk.stage.where(desk.soon(0.1))
+    desk.line.extend((b"\n", [b"ok"]), (b"?", [status("Idle", -2.0)]))
+    assert desk.stage.where(desk.soon(1.0)).arrived
     desk.line.assert_consumed()
 
 
@@ -421,10 +433,10 @@ def test_settling_is_part_of_a_move() -> None:
 
 def test_a_board_that_reports_work_positions_is_understood_by_its_offset() -> None:
     desk = homed_desk()
-    work = b"<Idle|WPos:-7.000,0.000,0.000|FS:0,0>"
-    offset = b"<Idle|WPos:-7.000,0.000,0.000|FS:0,0|WCO:-5.000,0.000,0.000>"
+    work = b"<Idle|WPos:3.000,0.000,0.000|FS:0,0>"
+    offset = b"<Idle|WPos:3.000,0.000,0.000|FS:0,0|WCO:-5.000,0.000,0.000>"
     desk.line.extend((b"?", [work]), (b"?", [offset]))
-    assert desk.stage.where(desk.soon()).position_mm == pytest.approx(10.0)
+    assert desk.stage.where(desk.soon()).position_mm == pytest.approx(0.0)
     desk.line.assert_consumed()
 
 
@@ -460,11 +472,36 @@ def test_a_report_of_alarm_loses_the_stage_even_if_its_line_was_missed() -> None
     desk.line.assert_consumed()
 
 
-def test_a_board_on_hold_is_told() -> None:
+@pytest.mark.parametrize("x", [0.0, -22.1, 3.0])
+def test_a_board_that_is_where_it_was_never_sent_is_lost(x: float) -> None:
     desk = homed_desk()
-    desk.line.extend((b"?", [status("Hold:0", -30.0)]))
-    with pytest.raises(StageError, match="Hold"):
+    desk.line.extend((MOVE % b"-22.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -22.0)]))
+    assert desk.stage.move_to(20.0, desk.soon()).arrived
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", x)]))
+    with pytest.raises(StageLostError, match="never sent"):
+        desk.stage.move_to(10.0, desk.soon())
+    assert not desk.stage.is_homed
+
+
+@pytest.mark.parametrize("state", ["Hold:0", "Door:1", "Sleep"])
+def test_a_board_that_is_held_up_by_hand_is_told_and_is_not_lost(state: str) -> None:
+    desk = homed_desk()
+    desk.line.extend((b"?", [status(state, -2.0)]))
+    with pytest.raises(StageError, match=state[:4]):
         desk.stage.where(desk.soon())
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    assert desk.stage.where(desk.soon()).arrived
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_answers_late_again_and_again_is_not_silent() -> None:
+    desk = homed_desk()
+    for _ in range(5):
+        desk.line.extend((b"?", [(0.5, status("Idle", -2.0))]))
+        with pytest.raises(StageError, match="does not answer"):
+            desk.stage.where(desk.soon(0.1))
+        desk.clock.sleep_until(desk.soon(0.6))
+    assert desk.stage.is_homed
 
 
 def test_a_board_that_falls_silent_is_lost_after_a_second() -> None:
@@ -499,7 +536,6 @@ def moving_desk() -> Desk:
 def test_a_stop_in_motion_decelerates_and_keeps_the_position() -> None:
     desk = moving_desk()
     desk.line.extend(
-        (b"?", [status("Run", -20.0)]),
         (b"!", []),
         (b"?", [status("Hold:1", -22.0)]),
         (b"?", [status("Hold:0", -23.0)]),
@@ -513,6 +549,20 @@ def test_a_stop_in_motion_decelerates_and_keeps_the_position() -> None:
     desk.line.assert_consumed()
 
 
+def test_a_stop_with_an_open_door_waits_for_nothing() -> None:
+    desk = homed_desk()
+    desk.line.extend(
+        (b"?", [status("Door:1", -2.0)]),
+        (b"!", []),
+        (b"?", [status("Door:1", -2.0)]),
+        (b"\x18", [b"", BANNER]),
+        (b"?", [status("Idle", -2.0)]),
+    )
+    desk.stage.stop()
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
 def test_a_stop_at_a_stand_sends_nothing_but_a_question() -> None:
     desk = homed_desk()
     desk.line.extend((b"?", [status("Idle", -2.0)]))
@@ -523,7 +573,6 @@ def test_a_stop_at_a_stand_sends_nothing_but_a_question() -> None:
 def test_a_stop_that_ends_in_an_alarm_loses_the_stage() -> None:
     desk = moving_desk()
     desk.line.extend(
-        (b"?", [status("Run", -20.0)]),
         (b"!", []),
         (b"?", [status("Hold:0", -23.0)]),
         (b"\x18", [b"ALARM:3", (0.5, BANNER), LOCKED]),
@@ -537,7 +586,7 @@ def test_a_stop_that_ends_in_an_alarm_loses_the_stage() -> None:
 
 def test_closing_stops_first_and_lets_go_of_the_port_in_any_case() -> None:
     desk = moving_desk()
-    desk.line.extend((b"?", [UNPLUGGED]))
+    desk.line.extend((b"!", []), (b"?", [UNPLUGGED]))
     desk.stage.close()
     assert not desk.line.is_open
     with pytest.raises(StageLostError, match="closed"):
@@ -640,7 +689,7 @@ def test_a_recovery_ends_as_soon_as_nobody_waits_for_it() -> None:
     with pytest.raises(StageLostError):
         desk.stage.where(desk.soon())
     desk.refuses_to_open = True
-    until = desk.soon(5.0)
+    until = desk.soon(2.0)
     with pytest.raises(StageError, match="told to stop"):
         desk.stage.recover(desk.soon(60.0), lambda: desk.clock.now() < until)
     assert desk.clock.now() <= until + 0.2

@@ -448,6 +448,24 @@ class TestStage:
             bench.run(1000)
         assert bench.stage.recoveries == 1
 
+    @pytest.mark.parametrize(("pause_s", "is_borne"), [(1.0, False), (200.0, True)])
+    def test_a_stage_that_is_lost_again_and_again_is_given_up(
+        self, bench: ScriptedBench, pause_s: float, is_borne: bool
+    ) -> None:
+        def lost(*_: object) -> Arrival:
+            bench.clock.lose(pause_s)
+            raise StageLostError("its supply dips")
+
+        for call in range(3, 30, 4):
+            bench.stage.moves[call] = lost
+        if is_borne:
+            bench.run(40)
+            assert bench.stage.recoveries == 7
+        else:
+            with pytest.raises(StageBrokenError, match=r"lost 6 times in .* its supply dips"):
+                bench.run(1000)
+            assert bench.stage.recoveries == 5
+
     def test_signs_of_life_are_given_while_it_is_recovered(self, bench: ScriptedBench) -> None:
         def lost(*_: object) -> Arrival:
             raise StageLostError("the cable was pulled")
