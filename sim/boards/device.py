@@ -32,6 +32,8 @@ class VirtualDevice(ABC):
         self._received = bytearray()
         self.lines: deque[str] = deque(maxlen=1000)
         """The lines the device has taken up, for tests to look at."""
+        self.blind_moves = 0
+        """How many motions it was told to make without having been homed."""
 
     @abstractmethod
     def position_at(self, moment: float) -> float:

@@ -46,13 +46,17 @@ class VirtualGrbl(GrblProgram):
 
     def trip_limit(self) -> None:
         """A spike on the wire of the limit switch: a hard-limit alarm out of nothing."""
+        self.raise_alarm(1)
 
-        def trip() -> None:
+    def raise_alarm(self, code: int) -> None:
+        """Have the board stop and lock itself for some reason of its own."""
+
+        def strike() -> None:
             if self._state != "Alarm":
                 self._kill()
-                self._pending_alarm = 1
+                self._pending_alarm = code
 
-        self._do(trip)
+        self._do(strike)
 
     def hang(self) -> None:
         """Neither answer nor act any more, until it is reset by being opened."""
@@ -80,6 +84,14 @@ class VirtualGrbl(GrblProgram):
 
         def press() -> None:
             self._hold_flag = True
+
+        self._do(press)
+
+    def press_start(self) -> None:
+        """Press the board's cycle-start button, which ends a hold."""
+
+        def press() -> None:
+            self._start_flag = True
 
         self._do(press)
 
@@ -157,6 +169,7 @@ class VirtualGrbl(GrblProgram):
             if jog:
                 raise Refused(15)
             self._break_off()
+        self.blind_moves += not self._homed
         if self._axis.leads_nowhere(target, self._clock.now()):
             return
         while self._axis.planned >= LONGEST_QUEUE:

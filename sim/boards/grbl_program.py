@@ -56,6 +56,8 @@ class GrblProgram(VirtualDevice):
         self.settings = {**DEFAULT_SETTINGS, **(settings or {})}
         self._single_axis_homing = single_axis_homing
         self.reset_on_open = reset_on_open
+        self.boot_text = b""
+        """What its boot loader says before the banner."""
         self._answer_s = answer_s
         self._axis = PlannedAxis(self.settings, distance_mm)
         self._other_axes_mm = 0.0
@@ -146,6 +148,7 @@ class GrblProgram(VirtualDevice):
             self._state = "Alarm" if int(self.settings[22]) & locking else "Idle"
             self._homed = False
             self._pause(_BOOT_S)
+            self._transmit(self.boot_text)
         self._forget()
         self._say(BANNERS[self._dialect])
         if self.settings[21] and self._switch_is_closed():

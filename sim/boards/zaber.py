@@ -243,6 +243,7 @@ class VirtualZaber(VirtualDevice):
         acceleration = _number(numbers[1]) if len(numbers) > 1 else None
         if speed < 0:
             raise _Refused("BADDATA")
+        self.blind_moves += bool(self._flags & {"WR", "WH"})
         self._move(round(target) * self._microstep_mm, speed, acceleration)
 
     def _tell_warnings(self, *, clear: bool) -> str:
