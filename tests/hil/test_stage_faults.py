@@ -1,0 +1,103 @@
+"""Faults that any serial stage can have, through the wire: recover, or say what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stage_rigs import CLOCK, AnyRig, grbl_rig, soon, zaber_rig
+
+from macontrol.hal import StageError, StageLostError
+
+
+@pytest.fixture(params=[grbl_rig, zaber_rig], ids=["grbl", "zaber"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyRig]:
+    with request.param(tmp_path / "tty") as rig:
+        yield rig
+
+
+def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
+    rig.after(0.2, rig.board.unplug)
+    with pytest.raises(StageLostError, match="gone"):
+        rig.stage.move_to(50.0, soon())
+    rig.refuse_to_move()
+    rig.after(0.5, rig.board.plug_in)
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: AnyRig) -> None:
+    rig.board.unplug()
+    with pytest.raises(StageLostError):
+        rig.stage.move_to(50.0, soon())
+    begun = CLOCK.now()
+    with pytest.raises(StageError, match="tty does not exist"):
+        rig.stage.recover(soon(1.0))
+    assert CLOCK.now() - begun < 5.0
+    rig.stage.stop()  # there is nobody to be told
+    rig.board.plug_in()
+
+
+def test_a_reset_in_motion_is_noticed_and_homed(rig: AnyRig) -> None:
+    rig.after(0.2, rig.board.reset)
+    with pytest.raises(StageLostError, match=rig.reset_is_told_as):
+        rig.stage.move_to(50.0, soon())
+    assert 0.0 < rig.true_mm() < 50.0  # and the board says 0 there
+    rig.refuse_to_move()
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_reset_between_moves_is_noticed_before_the_next(rig: AnyRig) -> None:
+    rig.stage.move_to(5.0, soon())
+    rig.board.reset()
+    CLOCK.sleep_until(CLOCK.now() + 0.1)
+    rig.refuse_to_move()
+    assert rig.true_mm() == pytest.approx(5.0, abs=rig.tolerance_mm)
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_garbage_on_the_wire_changes_nothing(rig: AnyRig) -> None:
+    for garbage in rig.garbage:
+        rig.after(0.1, lambda data=garbage: rig.board.say(data))  # type: ignore[misc]
+        target = 10.0 if rig.true_mm() > 20.0 else 25.0
+        arrival = rig.stage.move_to(target, soon(1.0))
+        if not arrival.arrived:  # its answer was spoilt
+            arrival = rig.follow()
+        assert arrival.position_mm == pytest.approx(target)
+        assert rig.true_mm() == pytest.approx(target, abs=rig.tolerance_mm)
+        assert rig.stage.is_homed
+
+
+def test_a_deadline_is_kept_whatever_the_board_does(rig: AnyRig) -> None:
+    rig.board.hang()
+    for call in (rig.stage.where, lambda deadline: rig.stage.move_to(1.0, deadline)):
+        begun = CLOCK.now()
+        with contextlib.suppress(StageError):
+            call(begun + 0.2)
+        assert CLOCK.now() - begun < 3.0
+
+
+def test_lost_steps_do_not_show_and_homing_again_mends_them(rig: AnyRig) -> None:
+    rig.stage.move_to(5.0, soon())
+    rig.board.lose_steps(0.5)
+    assert rig.stage.where(soon()).position_mm == pytest.approx(5.0)
+    assert rig.true_mm() == pytest.approx(5.5, abs=rig.tolerance_mm)
+    arrival = rig.stage.move_to(10.0, soon())
+    assert arrival.arrived
+    assert arrival.position_mm == pytest.approx(10.0)
+    assert rig.true_mm() == pytest.approx(10.5, abs=rig.tolerance_mm)
+    rig.stage.home(soon())
+    rig.assert_works()
+
+
+def test_closing_in_motion_stops_the_carriage(rig: AnyRig) -> None:
+    assert not rig.stage.move_to(50.0, soon(0.2)).arrived
+    rig.stage.close()
+    here = rig.true_mm()
+    assert here < 50.0
+    CLOCK.sleep_until(CLOCK.now() + 0.3)
+    assert rig.true_mm() == here

@@ -1,0 +1,135 @@
+"""Rigs for faults: an emulated board, a stage on it, and a watch on where the carriage goes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeAlias, TypeVar
+
+import pytest
+from grbl_bench import stage_settings
+from zaber_bench import summed, zaber_settings
+
+from macontrol.controller.clock import WallClock
+from macontrol.hal import Arrival, StageLostError
+from macontrol.hal.grbl import GrblStage
+from macontrol.hal.serial_stage import SerialStage
+from macontrol.hal.zaber import ZaberStage
+from macontrol.sim.boards.grbl import VirtualGrbl
+from macontrol.sim.boards.zaber import VirtualZaber
+
+CLOCK = WallClock()
+
+_Board = TypeVar("_Board", bound=VirtualGrbl | VirtualZaber)
+_Stage = TypeVar("_Stage", bound=SerialStage)
+
+
+def soon(seconds: float = 30.0) -> float:
+    return CLOCK.now() + seconds
+
+
+@dataclass
+class Rig(Generic[_Board, _Stage]):
+    board: _Board
+    stage: _Stage
+    tolerance_mm: float
+    motions: tuple[str, ...]
+    """What commands that move something have in them."""
+    reset_is_told_as: str
+    garbage: tuple[bytes, ...]
+    """What may come over the wire and must change nothing."""
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, action)
+        timer.daemon = True
+        timer.start()
+
+    def true_mm(self) -> float:
+        return self.board.position_at(CLOCK.now())
+
+    def assert_works(self) -> None:
+        assert self.stage.is_homed
+        arrival = self.stage.move_to(12.0, soon())
+        assert arrival.arrived
+        assert arrival.position_mm == pytest.approx(12.0)
+        assert self.true_mm() == pytest.approx(12.0, abs=self.tolerance_mm)
+
+    def refuse_to_move(self) -> None:
+        before = self._moved()
+        with pytest.raises(StageLostError):
+            self.stage.move_to(20.0, soon())
+        assert self._moved() == before
+
+    def _moved(self) -> int:
+        return sum(any(word in line for word in self.motions) for line in self.board.lines)
+
+    def follow(self) -> Arrival:
+        """Ask until it stands or fails."""
+        deadline = soon()
+        while CLOCK.now() < deadline:
+            arrival = self.stage.where(soon(5.0))
+            if arrival.arrived:
+                return arrival
+            CLOCK.sleep_until(CLOCK.now() + 0.02)
+        raise AssertionError("neither arrived nor failed")
+
+
+GrblRig: TypeAlias = Rig[VirtualGrbl, GrblStage]
+ZaberRig: TypeAlias = Rig[VirtualZaber, ZaberStage]
+AnyRig: TypeAlias = GrblRig | ZaberRig
+
+
+@contextmanager
+def grbl_rig(link: Path) -> Iterator[GrblRig]:
+    """A short rail with a quick homing, so that faults can be had by the dozen."""
+    quick = {130: 60.0, 25: 6000.0, 24: 3000.0, 26: 5.0, 27: 1.0}
+    board = VirtualGrbl(CLOCK, settings=quick, link=link, distance_mm=3.0)
+    rig = Rig(
+        board,
+        GrblStage(stage_settings(str(link)), CLOCK),
+        tolerance_mm=0.03,
+        motions=("G1", "$H"),
+        reset_is_told_as="reset in mid-run",
+        garbage=(b"\xff\x00\x80", b"\r\n\r\n", b"<Idle|MPos:", b"o", b"$100=1\n"),
+    )
+    with _homed(rig):
+        yield rig
+
+
+@contextmanager
+def zaber_rig(link: Path) -> Iterator[ZaberRig]:
+    """A rail of 60 mm at 1 µm, as fast as the other."""
+    quick = {"limit.max": 60_000.0, "maxspeed": 163_840.0, "accel": 82.0, "comm.alert": 1.0}
+    board = VirtualZaber(CLOCK, settings=quick, microstep_mm=0.001, link=link, distance_mm=3.0)
+    rig = Rig(
+        board,
+        ZaberStage(zaber_settings(str(link)), CLOCK),
+        tolerance_mm=0.002,
+        motions=("move", "home"),
+        reset_is_told_as="no reference position",
+        garbage=(
+            b"\xff\x00\x80",
+            b"\r\n\r\n",
+            b"@01 1 ",
+            b"@01 1 07 OK IDLE -- 5\r\n",  # without its checksum
+            summed("@02 1 07 OK IDLE FS 5") + b"\r\n",  # another device's
+            b"!01 1 IDLE FS:00\r\n",
+        ),
+    )
+    with _homed(rig):
+        yield rig
+
+
+@contextmanager
+def _homed(rig: AnyRig) -> Iterator[None]:
+    with rig.board:
+        try:
+            rig.stage.connect(soon())
+            rig.stage.home(soon())
+            assert rig.true_mm() == pytest.approx(0.0, abs=rig.tolerance_mm)
+            yield
+        finally:
+            rig.stage.close()
