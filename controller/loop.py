@@ -37,6 +37,9 @@ _COLLECT_EVERY_SLOTS = 1000
 _COLLECT_NEEDS_S = 1e-3
 # Before slot 1 a stroke may take a slot and this much: no longer, so that a signal is heard.
 _APPROACH_EXTRA_S = 0.2
+# A stage that is not sent anywhere is asked where it is so often: a board may lose its position, or
+# its cable, while the antenna holds.
+_LOOK_EVERY_S = 1.0
 # Rewards are rates of at most g_max; a number so many times as large is a broken probe's.
 _IMPLAUSIBLE = 100.0
 _ROUNDING_SLOTS = 1e-6
@@ -91,6 +94,8 @@ class SlotLoop:
         patience_s = config.timing.fault_patience_s
         self._stage_patience = Patience("stage", patience_s, clock, recorder)
         self._probe_patience = Patience("probe", patience_s, clock, recorder)
+        self._heard_s = -inf
+        """When the stage last said where it is."""
         self._stop = False
         self.tally = Tally(policy.start_position)
         self._recovery = Recovery(
@@ -128,7 +133,7 @@ class SlotLoop:
         tally, clock, slot_s = self.tally, self._clock, self._slot_s
         # Counted in slots: the difference of two moments is off by their rounding.
         over = inf if duration_s is None else first_slot + duration_s / slot_s - _ROUNDING_SLOTS
-        epoch = clock.now() + slot_s
+        epoch = self._heard_s = clock.now() + slot_s
         slot, wanted, stalled_by = first_slot, self.tally.position, _STALLED
         while not self._stop and slot < over and (slots is None or tally.slots < slots):
             start = epoch + (slot - first_slot) * slot_s
@@ -224,6 +229,10 @@ class SlotLoop:
             if not guard.is_at(command):
                 outcome.commanded = self._to_wavelengths(command)
                 self._see_arrival(slot, command, deadline, outcome)
+                self._heard_s = start
+            elif start >= self._heard_s + _LOOK_EVERY_S:
+                self._see_standing(command, deadline)
+                self._heard_s = start
             self._stage_patience.recovered(slot)
         except CommandRefusedError as refusal:
             guard.doubt()  # if the policy is right, the stage is not where it was said to be
@@ -262,6 +271,16 @@ class SlotLoop:
         elif not self._guard.is_close(command):
             raise StageError(
                 f"sent to {command:.4f} mm, the stage arrived at {arrival.position_mm:.4f} mm"
+            )
+
+    def _see_standing(self, command: float, deadline: float) -> None:
+        """Have a stage that was not sent anywhere say that it is still there."""
+        arrival = self._guard.locate(deadline)
+        if not arrival.arrived:
+            raise StillMovingError("the stage moves though it was not sent anywhere")
+        if not self._guard.is_close(command):
+            raise StageError(
+                f"left at {command:.4f} mm, the stage says it is at {arrival.position_mm:.4f} mm"
             )
 
     def _late(self, slot: int, outcome: _Actuation, by_s: float) -> None:

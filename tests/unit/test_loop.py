@@ -424,6 +424,24 @@ class TestStage:
         assert len(kept.events(EventKind.RECOVERY)) == 1
         assert all(record.on_time for record in kept.slots[-4:])
 
+    def test_a_stage_lost_while_the_antenna_holds_is_noticed_within_a_second(
+        self, bench: ScriptedBench
+    ) -> None:
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the cable was pulled")
+
+        def moved(*_: object) -> Arrival:
+            bench.stage.position_mm += 0.1
+            return bench.stage.report()
+
+        bench.policy.decides = dict.fromkeys(range(1000), lambda _, __, x: x)
+        bench.stage.wheres[2], bench.stage.wheres[4] = lost, moved
+        kept = bench.run(750)
+        assert bench.stage.recoveries == 1
+        pulled, shifted = kept.events(EventKind.STAGE_FAULT)
+        assert pulled.time_s - kept.slots[0].start_s == pytest.approx(1.0, abs=2 * bench.slot_s)
+        assert "the stage says it is at" in shifted.detail
+
     def test_a_stage_lost_for_good_is_given_up(self, impatient: ScriptedBench) -> None:
         bench = impatient
 
