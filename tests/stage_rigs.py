@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 import pytest
-from grbl_bench import stage_settings
+from stage_desk import stage_settings
 from zaber_bench import summed, zaber_settings
 
 from macontrol.controller.clock import WallClock

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from grbl_bench import UNPLUGGED, Exchange, ScriptedLine, stage_settings
+from stage_desk import Exchange, StageDesk, stage_settings
 
 from macontrol.config.stage_settings import StageSettings
-from macontrol.controller.clock import VirtualClock
 from macontrol.hal.zaber import ZaberStage
 
 Answer = str | bytes | tuple[float, str | bytes]
@@ -25,8 +24,6 @@ SETTINGS = {
 """A rail of 100 mm at 1 µm per microstep, in the order in which they are asked for."""
 DEVICE_WIDE = ("version", "deviceid", "system.serial")
 
-__all__ = ["SETTINGS", "UNPLUGGED", "Desk", "homed_desk", "summed", "zaber_settings"]
-
 
 def zaber_settings(port: str = "/dev/ttyTEST", **changes: Any) -> StageSettings:
     """Settings that leave everything to the device and allow it to be homed."""
@@ -39,33 +36,14 @@ def summed(line: str) -> bytes:
     return line[:1].encode("ascii") + body + b":%02X" % (-sum(body) % 256)
 
 
-class Desk:
+class Desk(StageDesk[ZaberStage]):
     """A scripted device and the stage that talks to it. Message numbers count up by themselves."""
 
     def __init__(self, *, opens: int = 1, **changes: Any) -> None:
-        self.clock = VirtualClock(100.0)
-        self.line = ScriptedLine(self.clock)
-        self.confirmed = True
+        super().__init__(ZaberStage, zaber_settings(**changes), opens=opens)
         self.checksums = True
-        self._opens = opens
         self._messages = 0
         self._script: list[Exchange] = []
-
-        def open_line() -> ScriptedLine:
-            self._opens -= 1
-            assert self._opens >= 0, "opened too often"
-            self.line.is_open = True
-            return self.line
-
-        self.stage = ZaberStage(
-            zaber_settings(**changes),
-            self.clock,
-            open_line=open_line,
-            confirm_homing=lambda: self.confirmed,
-        )
-
-    def soon(self, seconds: float = 30.0) -> float:
-        return self.clock.now() + seconds
 
     def expects(self, text: str, *answers: Answer, axis: int = 1) -> None:
         """The next command, and what is answered to it."""

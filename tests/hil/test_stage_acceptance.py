@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from grbl_bench import stage_settings
+from stage_desk import stage_settings
 from zaber_bench import zaber_settings
 
 from macontrol.config.stage_settings import StageSettings

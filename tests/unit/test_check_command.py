@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from grbl_bench import BANNER, BUILD, LOCKED, SETTINGS, stage_settings, status
+from grbl_bench import BANNER, BUILD, LOCKED, SETTINGS, status
+from stage_desk import stage_settings
 
 from macontrol.cli import main
 from macontrol.commands import check

@@ -14,13 +14,12 @@ from grbl_bench import (
     LOCKED,
     MOVE,
     SETTINGS,
-    UNPLUGGED,
-    Answer,
     Desk,
     greeting,
     homed_desk,
     status,
 )
+from stage_desk import UNPLUGGED, Answer
 
 from macontrol.config.errors import ConfigError
 from macontrol.hal import StageError, StageLostError

@@ -6,7 +6,8 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from zaber_bench import UNPLUGGED, Desk, homed_desk, summed
+from stage_desk import UNPLUGGED
+from zaber_bench import Desk, homed_desk, summed
 
 from macontrol.config.errors import ConfigError
 from macontrol.hal import StageError, StageLostError
