@@ -10,7 +10,7 @@ from macontrol.config import Config
 from macontrol.controller.approach import Approach
 from macontrol.controller.guard import Guard
 from macontrol.controller.patience import Patience
-from macontrol.controller.record import Recorder
+from macontrol.controller.record import EventKind, Recorder
 from macontrol.controller.recovery import Recovery
 from macontrol.controller.survey import Survey
 from macontrol.controller.tally import Tally
@@ -19,6 +19,10 @@ from macontrol.hal import Backend, Clock, Measurement, Probe, ProbeError
 _ATTEMPTS = 3
 # How long beyond its interval a measurement may take to come in.
 _LATE_S = 3.0
+# While the probe fails, it is tried again after so long.
+_WAIT_S = 0.5
+# Measurements are numbered from here on: far enough before slot 1.
+_FIRST_NUMBER = -500_000
 # Of the positions asked for, so many must give a reward for the survey to mean anything.
 _LEAST_SHARE = 0.5
 
@@ -45,7 +49,7 @@ def walk_rail(
         approach.run(position * wavelength_mm, is_stopped)
         return min(max(guard.reported_mm / wavelength_mm, 0.0), physical.region_length)
 
-    walk = SurveyWalk(config, bench.probe, clock, go_to)
+    walk = SurveyWalk(config, bench.probe, clock, go_to, recorder)
     return walk.run(config.survey_positions, on_progress=on_progress, is_stopped=is_stopped)
 
 
@@ -53,11 +57,18 @@ class SurveyWalk:
     """Walks the rail from left to right. `go_to` takes the antenna to a position (wavelengths)."""
 
     def __init__(
-        self, config: Config, probe: Probe, clock: Clock, go_to: Callable[[float], float]
+        self,
+        config: Config,
+        probe: Probe,
+        clock: Clock,
+        go_to: Callable[[float], float],
+        recorder: Recorder,
     ) -> None:
         self._probe = probe
         self._clock = clock
         self._go_to = go_to
+        self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
+        self._number = _FIRST_NUMBER
         physical = config.physical
         self._interval_s = physical.slot_duration_s - physical.actuation_time_s
 
@@ -70,14 +81,12 @@ class SurveyWalk:
     ) -> Survey:
         """Measure at these positions; those that give no valid reward are left out."""
         seen: list[tuple[float, float]] = []
-        number = -_ATTEMPTS * len(positions)
         for done, wanted in enumerate(positions, start=1):
             if is_stopped():
                 break
             position = self._go_to(wanted)
             for _ in range(_ATTEMPTS):
-                number += 1
-                measurement = measure_once(self._probe, self._clock, number, self._interval_s)
+                measurement = self._measure(is_stopped)
                 if measurement is not None and measurement.valid:
                     seen.append((position, measurement.reward))
                     break
@@ -89,6 +98,20 @@ class SurveyWalk:
             )
         survey = np.array(seen or np.empty((0, 2)))
         return Survey(survey[:, 0], survey[:, 1])
+
+    def _measure(self, is_stopped: Callable[[], bool]) -> Measurement | None:
+        """One measurement; while the probe fails it is waited for, as long as patience lasts."""
+        while not is_stopped():
+            self._number += 1
+            try:
+                seen = measure_once(self._probe, self._clock, self._number, self._interval_s)
+            except ProbeError as fault:
+                self._patience.failed(0, EventKind.PROBE_FAULT, fault)
+                self._clock.sleep_until(self._clock.now() + _WAIT_S)
+                continue
+            self._patience.recovered(0)
+            return seen
+        return None
 
 
 def measure_once(probe: Probe, clock: Clock, slot: int, interval_s: float) -> Measurement | None:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from macontrol.config import Config, load_config
+from macontrol.config.errors import HardwareError
 from macontrol.controller.clock import VirtualClock
-from macontrol.controller.record import Recorder
+from macontrol.controller.record import Event, Recorder
 from macontrol.controller.survey import Survey
 from macontrol.controller.survey_file import fresh_survey, save_survey
 from macontrol.controller.survey_walk import SurveyWalk, walk_rail
@@ -58,7 +59,7 @@ def test_the_rail_is_walked_through_the_guard_and_seen_where_the_stage_is(lab: C
 
 def test_an_invalid_or_missing_measurement_is_tried_again(lab: Config) -> None:
     probe = ScriptedProbe([1.0, nan, None, 2.0, 3.0])
-    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position)
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position, Recorder())
     survey = walk.run([0.0, 1.0, 2.0])
     assert list(survey.position) == [0.0, 1.0, 2.0]
     assert list(survey.reward) == [1.0, 2.0, 3.0]
@@ -66,23 +67,76 @@ def test_an_invalid_or_missing_measurement_is_tried_again(lab: Config) -> None:
 
 def test_a_position_without_a_reward_is_left_out(lab: Config) -> None:
     probe = ScriptedProbe([1.0, nan, nan, nan, 3.0])
-    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position)
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position, Recorder())
     survey = walk.run([0.0, 1.0, 2.0])
     assert list(survey.position) == [0.0, 2.0]
 
 
 def test_a_survey_with_too_few_rewards_is_refused(lab: Config) -> None:
     probe = ScriptedProbe([1.0] + [nan] * 9)
-    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position)
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position, Recorder())
     with pytest.raises(ProbeError, match="1 of 4 positions"):
         walk.run([0.0, 1.0, 2.0, 2.4])
 
 
 def test_it_ends_when_told_to(lab: Config) -> None:
-    walk = SurveyWalk(lab, ScriptedProbe([1.0]), VirtualClock(), lambda position: position)
+    walk = SurveyWalk(
+        lab, ScriptedProbe([1.0]), VirtualClock(), lambda position: position, Recorder()
+    )
     seen: list[int] = []
     survey = walk.run([0.0, 1.0], on_progress=seen.append, is_stopped=lambda: bool(seen))
     assert list(survey.position) == [0.0]
+
+
+class FailingProbe(ScriptedProbe):
+    """Fails so many times when it is asked, and then does as it is told."""
+
+    def __init__(self, answers: Sequence[float | None], failures: int) -> None:
+        super().__init__(answers)
+        self._failures = failures
+
+    def request(self, slot: int, start_s: float, end_s: float) -> None:
+        if not self._failures:
+            super().request(slot, start_s, end_s)
+
+    def collect(self, deadline_s: float) -> Sequence[Measurement]:
+        if self._failures:
+            self._failures -= 1
+            raise ProbeError("the server hung up")
+        return super().collect(deadline_s)
+
+
+class Events(Recorder):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def hand_over(self, item: object) -> None:
+        assert isinstance(item, Event)
+        self.told.append(f"{item.kind}: {item.detail}")
+
+
+def test_a_probe_that_fails_for_a_while_is_waited_for(lab: Config) -> None:
+    events, clock = Events(), VirtualClock()
+    walk = SurveyWalk(lab, FailingProbe([1.0, 2.0], 20), clock, lambda x: x, events)
+    survey = walk.run([0.0, 1.0])
+    assert list(survey.reward) == [1.0, 2.0]
+    assert events.told == ["probe-fault: the server hung up"] * 20 + [
+        "recovery: the probe works again"
+    ]
+
+
+def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Config) -> None:
+    clock = VirtualClock()
+    walk = SurveyWalk(lab, FailingProbe([], 1000), clock, lambda x: x, Recorder())
+    with pytest.raises(HardwareError, match=r"probe has failed for 30 s .*: the server hung up"):
+        walk.run([0.0, 1.0])
+
+
+def test_a_probe_that_fails_is_not_waited_for_after_a_signal(lab: Config) -> None:
+    events = Events()
+    walk = SurveyWalk(lab, FailingProbe([], 1000), VirtualClock(), lambda x: x, events)
+    survey = walk.run([0.0, 1.0], is_stopped=lambda: len(events.told) >= 3)
+    assert len(survey.reward) == 0
 
 
 class TestSurveyFile:
