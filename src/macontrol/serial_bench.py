@@ -29,6 +29,7 @@ _HOME_S = 3600.0
 # How long the transmitter may take to be switched on, and what tells that it is.
 _SIGNAL_S = 120.0
 _LEAST_REWARD = 0.02
+_LEAST_SIGMA = 6.0
 _BEFORE_ALL_SLOTS = -1_000_000
 
 
@@ -96,8 +97,10 @@ class SerialBench:
         until, asked = self._clock.now() + _SIGNAL_S, False
         while self._clock.now() < until and not self._is_stopped():
             seen = measure_once(self._probe, self._clock, _BEFORE_ALL_SLOTS, interval)
-            if seen is not None and seen.valid and seen.reward > _LEAST_REWARD:
-                return
+            if seen is not None and seen.valid:
+                least = max(_LEAST_REWARD, _LEAST_SIGMA * seen.uncertainty)
+                if seen.reward > least:
+                    return
             if not asked:
                 asked = True
                 self._tell("no signal yet: switch the transmitter on")
