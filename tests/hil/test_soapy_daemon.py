@@ -45,8 +45,10 @@ SETTINGS = {
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    # Locks of its own: names of pseudo-terminals are used again, by other tests' stages.
+    places = {"XDG_STATE_HOME": str(tmp_path / "state"), "RUNTIME_DIRECTORY": str(tmp_path)}
     with sound_server(tmp_path) as server:
-        yield lend_soapy(server | {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path)
+        yield lend_soapy(server | places, tmp_path)
 
 
 def macontrol(*words: str, environment: dict[str, str]) -> subprocess.Popen[str]:
@@ -86,8 +88,12 @@ def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
             with macontrol(*options, environment=environment) as process:
                 assert process.stdout is not None
                 assert process.stderr is not None
-                told, faint_at_s = follow(process.stdout, player)
-                errors = process.stderr.read()
+                try:
+                    told, faint_at_s = follow(process.stdout, player)
+                    errors = process.stderr.read()
+                    process.wait(10.0)
+                finally:
+                    process.kill()
             assert process.returncode == 0, errors
     finally:
         player.close()

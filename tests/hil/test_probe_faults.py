@@ -1,0 +1,236 @@
+"""The daemon with a radio that fails: whole processes, a pseudo-terminal and a real socket.
+
+What the transmitter sends rises and falls with time, so that a reward tells when its samples were
+taken: one of another slot would show.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from math import log2, pi, sin
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sdr import wait_until
+
+from macontrol import serial_bench
+from macontrol.config import Config, load_config
+from macontrol.controller.clock import WallClock
+from macontrol.controller.record import EventKind
+from macontrol.controller.runfile.reader import Run, read_run
+from macontrol.hal import ProbeError
+from macontrol.serial_bench import SerialBench
+from macontrol.sim.boards.grbl import VirtualGrbl
+from macontrol.sim.virtual_radio import VirtualRadio
+
+SLOT_S, ACTUATION_S, GUARD_S = 0.25, 0.13, 0.01
+PERIOD_S, NOISE = 3.0, 1e-4
+RAIL = {110: 12000.0, 120: 2000.0, 130: 320.0}
+SETTINGS = {
+    "physical.slot_duration_s": SLOT_S,
+    "physical.actuation_time_s": ACTUATION_S,
+    "physical.region_length": 0.06,
+    "survey.samples": 2,
+    "probe.sample_rate_hz": 300e3,
+    "probe.guard_s": GUARD_S,
+    "probe.noise_floor": -40.0,
+    "probe.noise_floor_s": 0.5,
+    "probe.silence_s": 4,
+    "probe.connect_timeout_s": 3,
+}
+
+
+def power_at(moment_s: float) -> float:
+    return float(NOISE * 10 ** (1.5 + sin(2 * pi * moment_s / PERIOD_S)))
+
+
+@pytest.fixture
+def stage() -> Iterator[VirtualGrbl]:
+    with VirtualGrbl(WallClock(), settings=RAIL) as board:
+        yield board
+
+
+@pytest.fixture
+def radio() -> Iterator[VirtualRadio]:
+    with VirtualRadio(power_at, noise_power=NOISE, block_bytes=16_384, rest_s=0.5) as served:
+        yield served
+
+
+class Controller:
+    """The daemon, and what is done to its radio at so many seconds after slot 1 began."""
+
+    def __init__(self, folder: Path, stage: VirtualGrbl, address: str, *options: str) -> None:
+        self.file = folder / "run.sqlite"
+        # Locks of its own: names of pseudo-terminals are used again, by other tests' stages.
+        places = {"XDG_STATE_HOME": str(folder / "state"), "RUNTIME_DIRECTORY": str(folder)}
+        words = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+        words += ["--port", stage.port, "--probe", f"rtl_tcp://{address}", "--yes", "--cold"]
+        command = [sys.executable, "-m", "macontrol", "--backend", "serial"]
+        self.process = subprocess.Popen(
+            [*command, "--preset", "lab-2g4-grbl", *words, "--run", str(self.file), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | places,
+        )
+
+    def follow(self, *deeds: tuple[float, Callable[[], None]]) -> tuple[Run, str]:
+        """What it recorded, and what it said at its end."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        with self.process:
+            try:
+                for line in self.process.stdout:
+                    if json.loads(line)["event"] == "start":
+                        self._do(deeds)
+                errors = self.process.stderr.read()
+                self.process.wait(10.0)
+            finally:
+                self.process.kill()
+        return read_run(self.file), errors
+
+    def _do(self, deeds: tuple[tuple[float, Callable[[], None]], ...]) -> None:
+        begun = time.monotonic()
+        for moment, deed in deeds:
+            time.sleep(max(0.0, begun + moment - time.monotonic()))
+            deed()
+
+
+def reward_of(start_s: float) -> float:
+    """What a slot's own samples are worth: those of its transmission interval less the guards."""
+    begin, end = start_s + ACTUATION_S + 0.02 * SLOT_S + GUARD_S, start_s + 0.94 * SLOT_S - GUARD_S
+    powers = [power_at(moment) for moment in np.linspace(begin, end, 50)]
+    return (1 - ACTUATION_S / SLOT_S) * log2(1 + float(np.mean(powers)) / NOISE)
+
+
+def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
+    tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
+) -> None:
+    controller = Controller(tmp_path, stage, radio.address, "--slots", "48")
+    run, errors = controller.follow(
+        (0.8, lambda: radio.clip(0.5)),
+        (2.3, lambda: radio.lose(0.1)),
+        (4.5, lambda: radio.stall(2.0)),
+        (8.0, radio.drop),
+    )
+    assert controller.process.returncode == 0, errors
+    slots = run.slots
+    valid = np.isfinite(slots["reward"])
+    why = slots["invalid"]
+    print(f"{np.count_nonzero(valid)} of {len(valid)} valid; not:", list(why[~valid]))
+    expected = np.array([reward_of(start) for start in slots["start_s"]])
+    assert slots["reward"][valid] == pytest.approx(expected[valid], abs=0.1)
+    assert np.count_nonzero(valid) > len(valid) / 3
+    assert valid[-6:].any(), "it works again at the end"
+    assert not why[valid].any(), "a reward has no reason why there is none"
+    reasons = {event.detail for event in run.events if event.kind is EventKind.INVALID}
+    assert {"clipping", "gap", "stale"} <= reasons
+    assert slots["late"].any(), "some came after their slots"
+    faults = [event.detail for event in run.events if event.kind is EventKind.PROBE_FAULT]
+    assert any(f"rtl_tcp://{radio.address}: the server hung up" in fault for fault in faults)
+    assert any(event.kind is EventKind.RECOVERY for event in run.events)
+    assert radio.clients == 2
+
+
+def test_a_radio_that_never_comes_back_ends_the_run_with_the_cause_and_the_stage_at_rest(
+    tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
+) -> None:
+    patience = ("--set", "timing.fault_patience_s=2")
+    address = radio.address
+    controller = Controller(tmp_path, stage, address, *patience)
+    run, errors = controller.follow((1.0, radio.close))
+    assert controller.process.returncode == 69
+    assert "the probe has failed for " in errors
+    assert f"rtl_tcp://{address}: nothing listens there; start rtl_tcp" in errors
+    assert run.events[-1].kind is EventKind.STOP
+    assert "nothing listens there" in run.events[-1].detail
+    first = next(e.slot for e in run.events if e.kind is EventKind.PROBE_FAULT)
+    assert not np.isfinite(run.slots["reward"][run.slots["slot"] > first]).any()
+    stands_at = stage.position_at(time.monotonic())
+    time.sleep(0.3)
+    assert stage.position_at(time.monotonic()) == stands_at
+
+
+def test_a_radio_that_is_not_there_is_named_with_its_address(
+    tmp_path: Path, stage: VirtualGrbl
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    controller = Controller(tmp_path, stage, address)
+    _, errors = controller.process.communicate(timeout=60)
+    assert controller.process.returncode == 69
+    assert f"rtl_tcp://{address}: nothing listens there; start rtl_tcp" in errors
+    assert not controller.file.exists()
+
+
+def test_a_radio_that_drops_its_client_in_the_survey_is_waited_for(
+    tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
+) -> None:
+    survey = ("--set", "survey.samples=8", "--set", "physical.region_length=0.1")
+    controller = Controller(tmp_path, stage, radio.address, "--slots", "4", *survey)
+    wait_until(lambda: radio.clients == 1, 30.0)
+    time.sleep(1.0)
+    radio.drop()
+    run, errors = controller.follow()
+    assert controller.process.returncode == 0, errors
+    assert radio.clients == 2
+    assert run.header.survey is not None
+    assert len(run.header.survey.reward) == 8
+
+
+class Bench:
+    """The serial bench, brought up in this process."""
+
+    def __init__(self, stage: VirtualGrbl, radio: VirtualRadio, **changes: Any) -> None:
+        told = SETTINGS | {"probe.noise_floor": '"measure"', "stage.port": f'"{stage.port}"'}
+        told |= {"probe.address": f'"{radio.address}"', **changes}
+        config: Config = load_config(
+            preset="lab-2g4-grbl", assignments=[f"{key}={value}" for key, value in told.items()]
+        )
+        self.told: list[str] = []
+        self._radio = radio
+        self.bench = SerialBench(config, WallClock(), confirm_homing=lambda: True, tell=self._tell)
+        self.on: Callable[[], None] = lambda: None
+
+    def _tell(self, text: str) -> None:
+        self.told.append(text)
+        if "switch the transmitter on" in text:
+            self.on()
+
+    def open(self) -> None:
+        with ExitStack() as closing:
+            self.bench.open(closing)
+
+
+@pytest.mark.parametrize("transmitting", [True, False])
+def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
+    stage: VirtualGrbl, monkeypatch: pytest.MonkeyPatch, transmitting: bool
+) -> None:
+    """Of a transmitter that is never on, and of one that is on while the floor is measured."""
+    monkeypatch.setattr(serial_bench, "_SIGNAL_S", 0.8)
+    with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
+        radio.transmitting = transmitting
+        bench = Bench(stage, radio)
+        told = "no signal above the noise floor .* was it off while the noise floor was measured"
+        with pytest.raises(ProbeError, match=told):
+            bench.open()
+    assert "no signal yet: switch the transmitter on" in bench.told
+
+
+def test_the_transmitter_is_asked_for_and_waited_for(stage: VirtualGrbl) -> None:
+    with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
+        radio.transmitting = False
+        bench = Bench(stage, radio)
+        bench.on = lambda: setattr(radio, "transmitting", True)
+        bench.open()
+    assert bench.told[-1] == "no signal yet: switch the transmitter on"
