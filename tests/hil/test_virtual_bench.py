@@ -49,7 +49,7 @@ class Bench:
         # More time to move than the preset has: on a busy machine the board answers late.
         command += ["--set", "physical.actuation_time_s=0.16"]
         command += ["--set", "physical.slot_duration_s=0.3"]
-        command += ["--set", "survey.samples=3", *options]
+        command += ["--set", "physical.region_length=0.5", "--set", "survey.samples=3", *options]
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
