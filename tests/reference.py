@@ -114,6 +114,21 @@ def survey_scale(config: Config, rewards: Array) -> float:
     return max(sample_variance - config.noise_std**2, config.survey.variance_floor)
 
 
+def window_posterior(
+    config: Config, window: list[tuple[float, float]], sigma_f2: float
+) -> tuple[Array, Array]:
+    """Mean and variance over the grid, given the (position, reward) samples of a window."""
+    position, reward = np.array(window).T
+    return posterior(
+        covariance(config.kernel),
+        position,
+        reward,
+        grid_points(config),
+        sigma_f2=sigma_f2,
+        ridge=config.algorithm.ridge,
+    )
+
+
 def move_ucb(
     config: Config,
     reward: Array,
@@ -131,7 +146,6 @@ def move_ucb(
     c = (config.reward.movement_cost + settings.eta * sigma_f / rho_max) / w
     c = c if settings.use_movement_cost else 0.0
     margin = settings.margin * sigma_f if settings.use_persistence else 0.0
-    k = covariance(config.kernel)
 
     x = z = float(points[np.abs(points - config.physical.x_0).argmin()])
     rows: list[tuple[float, float, bool, bool, float]] = []
@@ -139,14 +153,7 @@ def move_ucb(
     for t in range(len(noise)):
         window.append((x, float(np.interp(x, points, reward[t])) + float(noise[t])))
         window = window[-w:]
-        mu, variance = posterior(
-            k,
-            np.array([s[0] for s in window]),
-            np.array([s[1] for s in window]),
-            points,
-            sigma_f2=sigma_f2,
-            ridge=settings.ridge,
-        )
+        mu, variance = window_posterior(config, window, sigma_f2)
         F = mu + beta * np.sqrt(np.maximum(variance, 0)) - c * np.abs(points - x)
         if last is not None:
             movement += float(np.abs(F - last).max())
@@ -184,21 +191,13 @@ def gp_ucb(
     settings, points = config.algorithm, grid_points(config)
     window = [(float(x), float(r)) for x, r in survey]
     sigma_f2 = survey_scale(config, np.array([r for _, r in window]))
-    k = covariance(config.kernel)
     x = float(points[np.abs(points - config.physical.x_0).argmin()])
     visited = []
     for t in range(len(noise)):
         visited.append(x)
         window.append((x, float(np.interp(x, points, reward[t])) + float(noise[t])))
         window = window[-settings.window :]
-        mu, variance = posterior(
-            k,
-            np.array([s[0] for s in window]),
-            np.array([s[1] for s in window]),
-            points,
-            sigma_f2=sigma_f2,
-            ridge=settings.ridge,
-        )
+        mu, variance = window_posterior(config, window, sigma_f2)
         ucb = mu + beta * np.sqrt(np.maximum(variance, 0))
         ucb[np.abs(points - x) > config.physical.rho_max + 1e-9] = -np.inf
         x = float(points[ucb.argmax()])

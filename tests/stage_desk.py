@@ -72,6 +72,10 @@ class ScriptedLine:
         self._script.extend(script)
         self._say_unasked()
 
+    def append(self, exchange: Exchange) -> None:
+        """Go on with this when all before it is said."""
+        self._script.append(exchange)
+
     def write(self, data: bytes) -> None:
         assert self.is_open
         assert self._script, f"{data!r} was sent, and nothing was to be"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stage_desk import Exchange, StageDesk, stage_settings
+from stage_desk import StageDesk, stage_settings
 
 from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.zaber import ZaberStage
@@ -43,7 +43,6 @@ class Desk(StageDesk[ZaberStage]):
         super().__init__(ZaberStage, zaber_settings(**changes), opens=opens)
         self.checksums = True
         self._messages = 0
-        self._script: list[Exchange] = []
 
     def expects(self, text: str, *answers: Answer, axis: int = 1) -> None:
         """The next command, and what is answered to it."""
@@ -56,21 +55,26 @@ class Desk(StageDesk[ZaberStage]):
                 reply = f"@01 {axis} {self._messages:02d} {said}"
                 said = summed(reply) if self.checksums else reply.encode("ascii")
             lines.append((delay, said))
-        self._script.append((command, lines))
-
-    def play(self) -> None:
-        """Hand the script over to the device."""
-        script, self._script = self._script, []
-        self.line.extend(*script)
+        self.line.append((command, lines))
 
     def expects_greeting(self, *, flag: str = "WR", **settings: str) -> None:
         """All of `connect`."""
         self.expects("", f"OK IDLE {flag} 0")
+        self.expects_identification(flag=flag, **settings)
+        self.expects_timing(f"OK IDLE {flag} 0")
+
+    def expects_identification(
+        self, *, flag: str = "WR", position: str = "0", **settings: str
+    ) -> None:
+        """What follows on the first answer: a stop, and questions."""
         self.expects("stop", f"OK IDLE {flag} 0")
-        self.expects("get pos", f"OK IDLE {flag} 0")
+        self.expects("get pos", f"OK IDLE {flag} {position}")
         self.expects_identity(flag=flag, **settings)
+
+    def expects_timing(self, answer: str = "OK IDLE WR 0") -> None:
+        """The questions whose answers are timed."""
         for _ in range(8):
-            self.expects("get pos", (0.003, f"OK IDLE {flag} 0"))
+            self.expects("get pos", (0.003, answer))
 
     def expects_identity(self, *, flag: str = "WR", **settings: str) -> None:
         told = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
@@ -82,9 +86,12 @@ class Desk(StageDesk[ZaberStage]):
                 f"get {name}", f"OK IDLE {flag} {value}", axis=0 if name in DEVICE_WIDE else 1
             )
 
-    def expects_homing(self, *, position: int = 0) -> None:
+    def expects_homing_begun(self) -> None:
         self.expects("warnings clear", "OK IDLE WR 01 WR")
         self.expects("home", "OK BUSY WR 0")
+
+    def expects_homing(self, *, position: int = 0) -> None:
+        self.expects_homing_begun()
         self.expects("get pos", "OK BUSY WR -5000")
         self.expects("get pos", f"OK IDLE -- {position}")
         self.expects("warnings", "OK IDLE -- 00")
@@ -102,7 +109,6 @@ def homed_desk(*, device: dict[str, str] | None = None, position: int = 0, **cha
     desk = Desk(**changes)
     desk.expects_greeting(**(device or {}))
     desk.expects_homing(position=position)
-    desk.play()
     desk.stage.connect(desk.soon())
     desk.stage.home(desk.soon())
     desk.finish()

@@ -16,7 +16,6 @@ from macontrol.hal import StageError, StageLostError
 def stalled_desk(**changes: Any) -> Desk:
     desk = homed_desk(**changes)
     desk.expects("get pos", "OK IDLE FS 500")
-    desk.play()
     with pytest.raises(StageLostError):
         desk.stage.where(desk.soon())
     return desk
@@ -28,7 +27,6 @@ def stalled_desk(**changes: Any) -> Desk:
 def test_connecting_reads_what_the_device_is() -> None:
     desk = Desk()
     desk.expects_greeting()
-    desk.play()
     desk.stage.connect(desk.soon())
     desk.finish()
     identity, description = desk.stage.identity, desk.stage.description
@@ -45,7 +43,6 @@ def test_connecting_reads_what_the_device_is() -> None:
 def test_a_device_that_says_it_is_homed_is_homed_again_all_the_same() -> None:
     desk = Desk()
     desk.expects_greeting(flag="--")
-    desk.play()
     desk.stage.connect(desk.soon())
     assert not desk.stage.is_homed
     with pytest.raises(StageError, match="not homed"):
@@ -63,9 +60,7 @@ def test_answers_without_checksums_are_asked_to_have_them() -> None:
     desk.expects("stop", "OK IDLE WR 0")
     desk.expects("get pos", b"@01 1 04 OK IDLE -- 77", "OK IDLE WR 0")  # the first has none
     desk.expects_identity()
-    for _ in range(8):
-        desk.expects("get pos", "OK IDLE WR 0")
-    desk.play()
+    desk.expects_timing()
     desk.stage.connect(desk.soon())
     desk.finish()
 
@@ -76,12 +71,8 @@ def test_a_device_that_knows_no_checksums_goes_without() -> None:
     desk.expects("", "OK IDLE WR 0")
     desk.expects("set comm.checksum 1", "RJ IDLE WR BADCOMMAND", axis=0)
     desk.expects("", "OK IDLE WR 0")
-    desk.expects("stop", "OK IDLE WR 0")
-    desk.expects("get pos", "OK IDLE WR 0")
-    desk.expects_identity()
-    for _ in range(8):
-        desk.expects("get pos", "OK IDLE WR 0")
-    desk.play()
+    desk.expects_identification()
+    desk.expects_timing()
     desk.stage.connect(desk.soon())
     desk.finish()
 
@@ -93,9 +84,7 @@ def test_a_device_found_in_motion_is_stopped() -> None:
     desk.expects("get pos", "OK BUSY NI 5000")
     desk.expects("get pos", "OK IDLE NI 5100")
     desk.expects_identity(flag="NI")
-    for _ in range(8):
-        desk.expects("get pos", "OK IDLE NI 5100")
-    desk.play()
+    desk.expects_timing("OK IDLE NI 5100")
     desk.stage.connect(desk.soon())
     desk.finish()
     assert not desk.stage.is_homed
@@ -113,12 +102,8 @@ def test_junk_other_devices_and_other_numbers_are_passed_over() -> None:
         b"@01 1 01 OK IDLE -- 0:00",  # spoilt
         "OK IDLE WR 0",
     )
-    desk.expects("stop", "OK IDLE WR 0")
-    desk.expects("get pos", "OK IDLE WR 0")
-    desk.expects_identity()
-    for _ in range(8):
-        desk.expects("get pos", "OK IDLE WR 0")
-    desk.play()
+    desk.expects_identification()
+    desk.expects_timing()
     desk.stage.connect(desk.soon())
     desk.finish()
 
@@ -127,7 +112,6 @@ def test_a_port_where_nobody_answers_is_told_with_what_to_look_at() -> None:
     desk = Desk()
     for _ in range(4):
         desk.expects("")
-    desk.play()
     with pytest.raises(StageError, match=r"/dev/ttyTEST: no Zaber device answers as device 1"):
         desk.stage.connect(desk.soon())
     desk.finish()
@@ -138,7 +122,6 @@ def test_connecting_never_takes_longer_than_its_deadline() -> None:
     desk = Desk()
     for _ in range(4):
         desk.expects("")
-    desk.play()
     deadline = desk.soon(0.7)
     with pytest.raises(StageError, match="no Zaber device answers"):
         desk.stage.connect(deadline)
@@ -148,7 +131,6 @@ def test_connecting_never_takes_longer_than_its_deadline() -> None:
 def test_an_axis_the_device_does_not_have_is_refused() -> None:
     desk = Desk(axis="Y")
     desk.expects("", "RJ IDLE -- BADAXIS", axis=2)
-    desk.play()
     with pytest.raises(ConfigError, match=r"stage\.axis = 'Y'.*no such axis"):
         desk.stage.connect(desk.soon())
     desk.finish()
@@ -186,10 +168,7 @@ def test_a_config_that_contradicts_the_device_is_refused(
 ) -> None:
     desk = Desk(**changes)
     desk.expects("", "OK IDLE WR 0")
-    desk.expects("stop", "OK IDLE WR 0")
-    desk.expects("get pos", "OK IDLE WR 0")
-    desk.expects_identity(**device)
-    desk.play()
+    desk.expects_identification(**device)
     with pytest.raises(ConfigError, match=complaint):
         desk.stage.connect(desk.soon())
     desk.finish()
@@ -203,7 +182,6 @@ def test_homing_makes_the_position_known() -> None:
     desk = homed_desk()
     assert desk.stage.is_homed
     desk.expects("get pos", "OK IDLE -- 0")
-    desk.play()
     arrival = desk.stage.where(desk.soon())
     assert (arrival.position_mm, arrival.arrived) == (0.0, True)
     desk.finish()
@@ -213,7 +191,6 @@ def test_nothing_is_homed_without_leave() -> None:
     desk = Desk(homing="ask")
     desk.confirmed = False
     desk.expects_greeting()
-    desk.play()
     desk.stage.connect(desk.soon())
     with pytest.raises(StageError, match="nobody has agreed"):
         desk.stage.home(desk.soon())
@@ -232,11 +209,9 @@ def test_homing_that_fails_is_stopped_and_leaves_the_stage_lost(
 ) -> None:
     desk = Desk()
     desk.expects_greeting()
-    desk.expects("warnings clear", "OK IDLE WR 01 WR")
-    desk.expects("home", "OK BUSY WR 0")
+    desk.expects_homing_begun()
     desk.expects_positions(*answers)
     desk.expects("stop")
-    desk.play()
     desk.stage.connect(desk.soon())
     with pytest.raises(StageError, match=complaint):
         desk.stage.home(desk.soon())
@@ -249,12 +224,10 @@ def test_homing_that_fails_is_stopped_and_leaves_the_stage_lost(
 def test_homing_counts_only_if_the_device_says_so(flags: str) -> None:
     desk = Desk()
     desk.expects_greeting()
-    desk.expects("warnings clear", "OK IDLE WR 01 WR")
-    desk.expects("home", "OK BUSY WR 0")
+    desk.expects_homing_begun()
     desk.expects("get pos", "OK IDLE NI 0")
     desk.expects("warnings", f"OK IDLE NI {flags}")
     desk.expects("stop")
-    desk.play()
     desk.stage.connect(desk.soon())
     with pytest.raises(StageError, match="homing failed"):
         desk.stage.home(desk.soon())
@@ -268,7 +241,6 @@ def test_homing_that_is_refused_says_why() -> None:
     desk.expects("warnings clear", "OK IDLE WR 01 WR")
     desk.expects("home", "RJ IDLE WR PARKED")
     desk.expects("stop")
-    desk.play()
     desk.stage.connect(desk.soon())
     with pytest.raises(StageError, match=r"refuses to home: PARKED.*unpark"):
         desk.stage.home(desk.soon())
@@ -278,12 +250,10 @@ def test_homing_that_is_refused_says_why() -> None:
 def test_homing_that_does_not_end_is_stopped_in_time() -> None:
     desk = Desk(homing_time_s=0.2)
     desk.expects_greeting()
-    desk.expects("warnings clear", "OK IDLE WR 01 WR")
-    desk.expects("home", "OK BUSY WR 0")
+    desk.expects_homing_begun()
     desk.expects_positions(*["OK BUSY WR 0"] * 3)
     desk.expects("get pos")
     desk.expects("stop")
-    desk.play()
     desk.stage.connect(desk.soon())
     begun = desk.clock.now()
     with pytest.raises(StageError, match="did not end in time"):
@@ -297,7 +267,6 @@ def test_a_home_from_where_the_rail_would_leave_the_limits_is_refused() -> None:
     desk.expects_greeting()
     desk.expects_homing(position=1)
     desk.expects("stop")
-    desk.play()
     desk.stage.connect(desk.soon())
     with pytest.raises(StageError, match=r"stands at 1 microsteps.*homing_direction"):
         desk.stage.home(desk.soon())
@@ -315,7 +284,6 @@ def test_a_move_is_over_when_the_device_is_idle() -> None:
     desk.expects_positions("OK BUSY -- 3000", "OK BUSY -- 9000", "OK BUSY -- 12400")
     desk.expects("get pos", "OK BUSY -- 12499")
     desk.expects("get pos", "OK IDLE -- 12500")
-    desk.play()
     begun = desk.clock.now()
     arrival = desk.stage.move_to(12.5, desk.soon())
     desk.finish()
@@ -330,7 +298,6 @@ def test_an_alert_is_taken_for_a_hint_that_the_motion_is_over() -> None:
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 12500", "OK BUSY -- 0", (0.01, summed("!01 1 IDLE --")))
     desk.expects("get pos", "OK IDLE -- 12500")
-    desk.play()
     begun = desk.clock.now()
     assert desk.stage.move_to(12.5, desk.soon()).arrived
     assert desk.clock.now() - begun < 0.02
@@ -349,7 +316,6 @@ def test_an_alert_of_another_device_or_a_spoilt_one_is_none() -> None:
         summed("!01 2 IDLE FS"),
     )
     desk.expects("get pos", "OK IDLE -- 1000")
-    desk.play()
     assert desk.stage.move_to(1.0, desk.soon()).arrived
     desk.finish()
 
@@ -359,7 +325,6 @@ def test_a_move_goes_to_the_nearest_microstep() -> None:
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 2", "OK BUSY -- 0")
     desk.expects("get pos", "OK IDLE -- 2")
-    desk.play()
     assert desk.stage.move_to(0.00154, desk.soon()).position_mm == pytest.approx(0.002)
     desk.finish()
 
@@ -370,7 +335,6 @@ def test_a_slower_speed_goes_with_every_move() -> None:
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 1000 81920", "OK BUSY -- 0")
     desk.expects_positions("OK BUSY -- 900", "OK IDLE -- 1000")
-    desk.play()
     assert desk.stage.move_to(1.0, desk.soon()).arrived
     desk.finish()
 
@@ -394,7 +358,6 @@ def test_an_inverted_rail_with_an_offset_lies_within_the_limits() -> None:
     desk.expects("get pos", "OK IDLE -- 10000")
     desk.expects("get pos", "OK IDLE -- 10000")
     desk.expects("move abs 60000", "RJ IDLE -- BADDATA")
-    desk.play()
     desk.stage.connect(desk.soon())
     desk.stage.home(desk.soon())
     with pytest.raises(StageError, match=r"refuses to move to 0\.0000 mm: BADDATA"):
@@ -407,7 +370,6 @@ def test_a_rail_counted_down_from_its_positive_end() -> None:
     desk.expects("get pos", "OK IDLE -- 100000")
     desk.expects("move abs 99000", "OK BUSY -- 0")
     desk.expects_positions("OK IDLE -- 99000")
-    desk.play()
     assert desk.stage.move_to(1.0, desk.soon()).position_mm == pytest.approx(1.0)
     desk.finish()
 
@@ -417,7 +379,6 @@ def test_settling_is_waited_for() -> None:
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 1", "OK BUSY -- 0")
     desk.expects("get pos", "OK IDLE -- 1")
-    desk.play()
     begun = desk.clock.now()
     assert desk.stage.move_to(0.001, desk.soon()).time_s - begun > 0.5
     desk.finish()
@@ -428,7 +389,6 @@ def test_a_move_that_is_late_goes_on_and_another_is_refused_meanwhile() -> None:
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 90000", "OK BUSY -- 0")
     desk.expects("get pos", "OK BUSY -- 1000")
-    desk.play()
     deadline = desk.soon(0.06)
     arrival = desk.stage.move_to(90.0, deadline)
     assert not arrival.arrived
@@ -437,7 +397,6 @@ def test_a_move_that_is_late_goes_on_and_another_is_refused_meanwhile() -> None:
     desk.expects("get pos", "OK BUSY -- 2000")
     desk.expects("get pos", "OK BUSY -- 3000")
     desk.expects("get pos", "OK IDLE -- 90000")
-    desk.play()
     with pytest.raises(StageError, match="still busy"):
         desk.stage.move_to(0.0, desk.soon())
     assert not desk.stage.where(desk.soon()).arrived
@@ -450,7 +409,6 @@ def test_a_move_whose_answer_is_spoilt_is_followed_all_the_same() -> None:
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 100", b"@01 1 ?")
     desk.expects("get pos", "OK IDLE -- 100")
-    desk.play()
     assert desk.stage.move_to(0.1, desk.soon()).arrived
     desk.finish()
 
@@ -460,7 +418,6 @@ def test_a_motion_broken_off_by_another_is_told() -> None:
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 10000", "OK BUSY -- 0")
     desk.expects("get pos", "OK IDLE NI 4000")
-    desk.play()
     with pytest.raises(StageError, match=r"sent to 10\.0000 mm and stands at 4\.0000 mm: NI"):
         desk.stage.move_to(10.0, desk.soon())
     assert desk.stage.is_homed
@@ -470,7 +427,6 @@ def test_a_motion_broken_off_by_another_is_told() -> None:
 def test_a_stage_moved_by_its_knob_is_told() -> None:
     desk = homed_desk()
     desk.expects("get pos", "OK BUSY NC 4000")
-    desk.play()
     with pytest.raises(StageError, match="knob"):
         desk.stage.move_to(10.0, desk.soon())
     desk.finish()
@@ -483,7 +439,6 @@ def test_a_stage_moved_by_its_knob_is_told() -> None:
 def test_a_flag_that_voids_the_position_is_seen_before_anything_moves(flag: str) -> None:
     desk = homed_desk()
     desk.expects("get pos", f"OK IDLE {flag} 0")
-    desk.play()
     with pytest.raises(StageLostError, match=flag):
         desk.stage.move_to(10.0, desk.soon())
     assert not desk.stage.is_homed
@@ -499,7 +454,6 @@ def test_a_flag_that_hides_others_makes_the_driver_ask_for_all() -> None:
     desk.expects("warnings", "OK IDLE WT 01 WT")
     desk.expects("get pos", "OK IDLE WT 0")
     desk.expects("warnings", "OK IDLE WT 02 WT WR")
-    desk.play()
     assert desk.stage.where(desk.soon()).arrived
     with pytest.raises(StageLostError, match="WR"):
         desk.stage.where(desk.soon())
@@ -510,7 +464,6 @@ def test_a_stall_in_motion_loses_the_stage() -> None:
     desk = homed_desk()
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 10000", "OK BUSY -- 0", summed("!01 1 IDLE FS"))
-    desk.play()
     with pytest.raises(StageLostError, match="stalled"):
         desk.stage.move_to(10.0, desk.soon())
     desk.finish()
@@ -520,7 +473,6 @@ def test_an_unplugged_device_is_lost_and_the_port_is_let_go() -> None:
     desk = homed_desk()
     desk.expects("get pos", "OK IDLE -- 0")
     desk.expects("move abs 10000", "OK BUSY -- 0", UNPLUGGED)
-    desk.play()
     with pytest.raises(StageLostError, match="gone"):
         desk.stage.move_to(10.0, desk.soon())
     assert not desk.line.is_open
@@ -533,14 +485,12 @@ def test_an_unplugged_device_is_lost_and_the_port_is_let_go() -> None:
 def test_a_silent_device_is_asked_again_and_lost_after_a_second() -> None:
     desk = homed_desk()
     desk.expects("get pos")
-    desk.play()
     with pytest.raises(StageError, match="does not answer") as trouble:
         desk.stage.where(desk.soon(0.1))
     assert not isinstance(trouble.value, StageLostError)
     assert desk.stage.is_homed
     desk.expects("get pos")
     desk.expects("get pos")
-    desk.play()
     with pytest.raises(StageLostError, match="has not answered for"):
         desk.stage.where(desk.soon())
     desk.finish()
@@ -552,7 +502,6 @@ def test_a_device_that_falls_silent_in_motion_is_lost() -> None:
     desk.expects("move abs 10000", "OK BUSY -- 0")
     desk.expects("get pos")
     desk.expects("get pos")
-    desk.play()
     with pytest.raises(StageLostError, match="has not answered for"):
         desk.stage.move_to(10.0, desk.soon())
     desk.finish()
@@ -567,7 +516,6 @@ def test_a_stop_keeps_the_position() -> None:
     desk.expects("get pos", "OK BUSY NI 4000")
     desk.expects("get pos", "OK IDLE NI 4100")
     desk.expects("get pos", "OK IDLE NI 4100")
-    desk.play()
     desk.stage.stop()
     assert desk.stage.is_homed
     assert desk.stage.where(desk.soon()).position_mm == pytest.approx(4.1)
@@ -581,7 +529,6 @@ def test_a_stop_that_is_not_answered_is_sent_again() -> None:
     desk.expects("get pos")
     desk.expects("get pos", "OK BUSY NI 4000")
     desk.expects("get pos", "OK IDLE NI 4000")
-    desk.play()
     desk.stage.stop()
     assert desk.stage.is_homed
     desk.finish()
@@ -591,7 +538,6 @@ def test_a_device_that_cannot_be_stopped_is_lost() -> None:
     desk = homed_desk()
     for _ in range(10):
         desk.expects("stop")
-    desk.play()
     begun = desk.clock.now()
     with pytest.raises(StageLostError, match="could not be stopped"):
         desk.stage.stop()
@@ -604,7 +550,6 @@ def test_a_lost_stage_is_stopped_all_the_same() -> None:
     desk.expects("stop")
     desk.expects("stop", "OK IDLE FS 0")
     desk.expects("stop", "OK IDLE FS 0")
-    desk.play()
     desk.stage.stop()
     desk.stage.close()
     assert not desk.line.is_open
@@ -615,7 +560,6 @@ def test_closing_stops_the_motion_and_lets_go_of_the_port() -> None:
     desk = homed_desk()
     desk.expects("stop", "OK BUSY -- 0")
     desk.expects("get pos", "OK IDLE NI 4100")
-    desk.play()
     desk.stage.close()
     assert not desk.line.is_open
     assert not desk.stage.is_homed
@@ -629,7 +573,6 @@ def test_closing_stops_the_motion_and_lets_go_of_the_port() -> None:
 def test_a_sound_stage_is_left_as_it_is() -> None:
     desk = homed_desk()
     desk.expects("get pos", "OK IDLE -- 500")
-    desk.play()
     desk.stage.recover(desk.soon())
     assert desk.stage.is_homed
     desk.finish()
@@ -638,12 +581,9 @@ def test_a_sound_stage_is_left_as_it_is() -> None:
 def test_a_stall_is_forgiven_once_and_told_the_second_time() -> None:
     desk = stalled_desk()
     desk.expects("", "OK IDLE FS 0")
-    desk.expects("stop", "OK IDLE FS 0")
-    desk.expects("get pos", "OK IDLE FS 500")
-    desk.expects_identity(flag="FS")
+    desk.expects_identification(flag="FS", position="500")
     desk.expects_homing()
     desk.expects("get pos", "OK IDLE FS 500")
-    desk.play()
     desk.stage.recover(desk.soon())
     assert desk.stage.is_homed
     with pytest.raises(StageLostError):
@@ -657,10 +597,7 @@ def test_a_stall_is_forgiven_once_and_told_the_second_time() -> None:
 def test_a_device_that_comes_back_as_another_is_not_touched() -> None:
     desk = stalled_desk()
     desk.expects("", "OK IDLE FS 0")
-    desk.expects("stop", "OK IDLE FS 0")
-    desk.expects("get pos", "OK IDLE FS 500")
-    desk.expects_identity(flag="FS", system_serial="777")
-    desk.play()
+    desk.expects_identification(flag="FS", position="500", system_serial="777")
     with pytest.raises(StageError, match="is it another one"):
         desk.stage.recover(desk.soon())
     desk.finish()
@@ -673,7 +610,6 @@ def test_homing_falls_due_and_a_recovery_does_it() -> None:
     assert desk.stage.homing_is_due
     desk.expects("get pos", "OK IDLE -- 500")
     desk.expects_homing()
-    desk.play()
     desk.stage.recover(desk.soon())
     assert not desk.stage.homing_is_due
     desk.finish()
