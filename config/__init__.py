@@ -1,6 +1,7 @@
 """What a run is: a pydantic schema, TOML presets, and how a config is read from them.
 
-The lowest room: it imports nothing of ours, and also holds the list of errors and exit codes.
+The lowest room: it imports nothing of ours, and also holds what every other room needs: the list of
+errors and exit codes, and how a file is written whole.
 """
 
 from macontrol.config.loading import load_config, preset_names, preset_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import zipfile
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from macontrol.config import Config
-from macontrol.config.errors import InputOutputError
+from macontrol.config.whole_file import whole_file
 from macontrol.controller.runfile.files import default_run_folder
 from macontrol.controller.survey import Survey
 
@@ -23,9 +22,8 @@ def kept_survey_path(stage: str) -> Path:
 
 def save_survey(path: Path, config: Config, survey: Survey) -> None:
     """Write a survey, whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path, "the survey was not written") as part:
+        part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as file:
             np.savez(
                 file,
@@ -34,12 +32,6 @@ def save_survey(path: Path, config: Config, survey: Survey) -> None:
                 time=np.array(time.time()),
                 bench=np.array(_bench(config)),
             )
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise InputOutputError(
-            f"{path}: the survey was not written: {error.strerror or error}"
-        ) from error
 
 
 def fresh_survey(path: Path, config: Config) -> Survey | None:

@@ -6,10 +6,8 @@ the noise-free rewards over the grid, the noise of each slot's observation, and 
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.config.errors import DataError, InputOutputError
+from macontrol.config.errors import DataError
+from macontrol.config.whole_file import whole_file
 from macontrol.sim.channel import reward_rows, survey_rewards
 from macontrol.sim.drift import Streams
 
@@ -50,7 +49,6 @@ class RewardMap:
 
         The seed and the config it came from are kept beside the arrays when they are given.
         """
-        target = Path(path)
         arrays: dict[str, NDArray[np.generic]] = {
             "reward": self.reward,
             "noise": self.noise,
@@ -61,22 +59,11 @@ class RewardMap:
             arrays["seed"] = np.array(seed)
         if config is not None:
             arrays["config"] = np.array(config.model_dump_json())
-        part = target.parent / f".{target.name}.{os.getpid()}.part"
-        try:
-            with part.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(target)
-        except OSError as error:
-            raise InputOutputError(
-                f"{target}: the reward map was not written: {error.strerror or error}; "
-                "choose a folder that exists, can be written to and has room"
-            ) from error
-        finally:
-            # Nothing is left of it after a success, nor anything of use after an interruption.
-            with suppress(OSError):
-                part.unlink()
+        with (
+            whole_file(Path(path), "the reward map was not written") as part,
+            part.open("wb") as file,
+        ):
+            np.savez(file, allow_pickle=False, **arrays)
 
 
 def simulate_map(config: Config, seed: int, slots: int) -> RewardMap:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import FrameType, TracebackType
+from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Who starts a run with one of them ignored, as `nohup` does, is not stopped by it."""
@@ -31,12 +31,7 @@ class StopSignals:
                 self._handlers.callback(signal.signal, number, before)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._handlers.close()
 
     def on_stop(self, stop: Callable[[], None]) -> None:

@@ -18,8 +18,7 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TextIO
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config
 from macontrol.config.errors import DataError, InputOutputError, UsageError
+from macontrol.config.whole_file import whole_file
 from macontrol.controller.record import Event
 from macontrol.controller.runfile import OpenRun
 from macontrol.controller.runfile.schema import SLOT_COLUMNS
@@ -69,10 +69,10 @@ def main(arguments: argparse.Namespace) -> int:
             if out is None:
                 _print(write, run)
             else:
-                with _whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+                with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                     write(file, run)
         elif form == "npz":
-            with _whole(out) as part, part.open("wb") as file:
+            with whole_file(out) as part, part.open("wb") as file:
                 write_arrays(file, run)
         else:
             config = run.header.config
@@ -186,22 +186,3 @@ def _unix_s(run: OpenRun, clock_s: float | None) -> float | None:
 def _put(archive: zipfile.ZipFile, name: str, array: NDArray[np.generic]) -> None:
     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A file to write that takes its name only once it is complete."""
-    part = path.parent / f".{path.name}.{os.getpid()}.part"
-    try:
-        yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise InputOutputError(
-            f"{path}: cannot be written: {error.strerror or error}; "
-            "choose a folder that exists, can be written to and has room"
-        ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()

@@ -17,9 +17,14 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.table import Table
 
-from macontrol.commands.shared_arguments import add_config_arguments, config_from, seed_number
+from macontrol.commands.shared_arguments import (
+    add_config_arguments,
+    config_from,
+    plotting,
+    seed_number,
+)
 from macontrol.config import Config
-from macontrol.config.errors import InputOutputError, UsageError
+from macontrol.config.errors import InputOutputError
 from macontrol.controller.theory import Verdict
 from macontrol.sim.campaign.episode import Episode, play
 from macontrol.sim.oracle import oracle_value
@@ -90,13 +95,8 @@ def write_slots(file: TextIO, episode: Episode) -> None:
 
 
 def _plot(path: Path, config: Config, world: RewardMap, episode: Episode) -> None:
-    try:
+    with plotting():
         from macontrol.sim.campaign.plots.episode import draw_episode
-    except ImportError as error:
-        raise UsageError(
-            f"--plot needs matplotlib ({error.name} is not installed): "
-            "pip install 'macontrol[plot]'"
-        ) from error
     draw_episode(path, config, world, episode)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from macontrol.config import Config, load_config, preset_names
@@ -82,6 +84,18 @@ def config_from(arguments: argparse.Namespace, *extra: str) -> Config:
     policy = getattr(arguments, "policy", None)
     chosen = [f'algorithm.policy="{policy}"'] if policy else []
     return load_config(arguments.config, [*arguments.set, *chosen, *extra], preset=arguments.preset)
+
+
+@contextmanager
+def plotting() -> Iterator[None]:
+    """Import here what draws for --plot; without matplotlib the user is told how to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"--plot needs matplotlib ({error.name} is not installed): "
+            "pip install 'macontrol[plot]'"
+        ) from error
 
 
 def positive_int(text: str) -> int:

@@ -24,11 +24,12 @@ from macontrol.commands.shared_arguments import (
     add_config_arguments,
     bench_assignments,
     config_from,
+    plotting,
     refuse_bench_arguments,
     seed_number,
 )
 from macontrol.config import Config
-from macontrol.config.errors import InputOutputError, UsageError
+from macontrol.config.errors import InputOutputError
 from macontrol.controller.clock import VirtualClock, WallClock
 from macontrol.controller.instance import InstanceLock
 from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
@@ -164,13 +165,8 @@ def _walk(
 
 
 def _drawing() -> Draw:
-    try:
+    with plotting():
         from macontrol.sim.campaign.plots.survey import draw_survey
-    except ImportError as error:
-        raise UsageError(
-            f"--plot needs matplotlib ({error.name} is not installed): "
-            "pip install 'macontrol[plot]'"
-        ) from error
     return draw_survey
 
 
