@@ -41,6 +41,8 @@ RATE_KNOWN_S = 5.0
 """How long samples are counted until their rate is known ..."""
 RATE_TOLERANCE = 0.02
 """... to this share: a server's block may be in the count or not."""
+HOPELESS_S = RATE_KNOWN_S + 1.5
+"""A stream that has not settled so long after it should have is not going to."""
 _BREAKS_OF_A_WRONG_RATE = 3
 _BREAKS_KEPT_S = 6.0
 
@@ -95,6 +97,7 @@ class IQRing:
         self._first_arrival_s = nan
         self._last_arrival_s = nan
         self._breaks_at_s: deque[float] = deque()
+        self._unsettled_since_s: float | None = None
 
     def _begin(self, settling_s: float) -> None:
         """Number from 0 again, and learn the envelope anew."""
@@ -167,7 +170,7 @@ class IQRing:
             else:
                 self._total += len(block)
             self._last_arrival_s = arrival_s
-            return self._stamp(arrival_s)
+            return self._stamp(arrival_s) and self._has_hope(arrival_s)
 
     def restart(self, reason: str, at_s: float, *, reopened: bool = False) -> None:
         """Start anew after samples were lost, or after the stream was reopened."""
@@ -215,6 +218,19 @@ class IQRing:
             return self._settle(arrival_s)
         if self._time_of(self._confirmed) >= self._awaited_s:
             self._changed.notify_all()
+        return True
+
+    def _has_hope(self, arrival_s: float) -> bool:
+        """Whether windows can be had, or were until a short while ago."""
+        if self._settled is not None:
+            self._unsettled_since_s = None
+        elif self._unsettled_since_s is None:
+            self._unsettled_since_s = arrival_s
+        elif arrival_s - self._unsettled_since_s > self._settling_s + HOPELESS_S:
+            if self.is_off_its_rate:
+                return self._complain_of_rate()
+            self.complaint = f"samples are lost again and again ({self._break_reason})"
+            return False
         return True
 
     def _settle(self, arrival_s: float) -> bool:

@@ -194,10 +194,9 @@ class SoapyStream:
                     raise ProbeError(ring.complaint)
                 if result.flags & soapy.SOAPY_SDR_END_ABRUPT:
                     ring.restart("overflow", moment)
-            elif result.ret == soapy.SOAPY_SDR_OVERFLOW:
-                heard = moment
+            elif result.ret == soapy.SOAPY_SDR_OVERFLOW and moment - heard <= silence_s:
                 ring.restart("overflow", moment)
-            elif result.ret not in (0, soapy.SOAPY_SDR_TIMEOUT):
+            elif result.ret not in (0, soapy.SOAPY_SDR_TIMEOUT, soapy.SOAPY_SDR_OVERFLOW):
                 raise ProbeError(f"reading failed: {soapy.errToStr(result.ret)}")
             elif moment - heard > silence_s:
                 raise ProbeError(f"no samples for {silence_s:g} s")

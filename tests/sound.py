@@ -90,8 +90,9 @@ class Player:
 def sound_server(folder: Path) -> Iterator[dict[str, str]]:
     """A sound server of one's own; what a process needs in its environment to find it."""
     runtime = folder / "run"
-    runtime.mkdir(mode=0o700)
+    runtime.mkdir(mode=0o700, exist_ok=True)
     server = runtime / "native"
+    server.unlink(missing_ok=True)
     environment = os.environ | {
         "HOME": str(folder),
         "XDG_RUNTIME_DIR": str(runtime),

@@ -82,6 +82,12 @@ def main() -> None:
                 hold_up_the_reader(float(value))
                 wait_until(lambda: bool(probe.health().breaks), 15.0)
                 answer = {"breaks": probe.health().breaks}
+            elif command == "await-fault":
+                wait_until(lambda: bool(probe.health().fault), float(value))
+                answer = {"fault": probe.health().fault}
+            elif command == "await-samples":
+                wait_until(lambda: not probe.health().fault, float(value))
+                answer = {"reopened": probe.health().reopened}
             else:
                 probe.close()
                 answer = {}

@@ -90,6 +90,27 @@ def test_levels_noise_floor_and_overflow_through_a_real_soapysdr(
         player.close()
 
 
+def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
+    """Without its sound server the module reports overflows without end."""
+    with sound_server(tmp_path) as environment:
+        player, child = Player(environment), Child(tmp_path, environment)
+        assert child.ask("open") == {}
+        child.ask("floor 0.5")
+    try:
+        player.close()
+        told = child.ask("await-fault 30")
+        print(told)
+        with sound_server(tmp_path) as environment:
+            player = Player(environment)
+            player.amplitude = 0.02
+            assert child.ask("await-samples 30") == {"reopened": 1}
+            assert any(m["valid"] for m in child.ask("measure 3")["rewards"])
+            child.ask("close")
+    finally:
+        child.close()
+        player.close()
+
+
 def test_without_a_sound_server_the_radio_is_told_to_be_missing(tmp_path: Path) -> None:
     nowhere = os.environ | {"PULSE_SERVER": f"unix:{tmp_path}/none", "HOME": str(tmp_path)}
     child = Child(tmp_path, nowhere | {"XDG_RUNTIME_DIR": str(tmp_path)})

@@ -246,6 +246,25 @@ def test_a_delivery_that_becomes_quicker_is_no_wrong_rate() -> None:
     assert radio.ring.restarts == {}
 
 
+def test_a_stream_that_breaks_again_and_again_is_to_be_reopened() -> None:
+    radio = Radio(ring_of())
+    radio.run(2.0)
+    for _ in range(50):
+        radio.run(0.128)
+        radio.ring.restart("overflow", radio.arrival)
+    assert all(radio.verdicts)
+    for _ in range(5):
+        radio.run(0.128)
+        radio.ring.restart("overflow", radio.arrival)
+    assert not radio.verdicts[-1]
+    assert radio.ring.complaint == "samples are lost again and again (overflow)"
+    radio.ring.restart("gap", radio.arrival, reopened=True)
+    radio.verdicts.clear()
+    radio.run(2.0)
+    assert all(radio.verdicts)
+    assert radio.ring.is_settled
+
+
 def test_a_clock_that_stood_still_is_a_gap() -> None:
     radio = Radio(ring_of())
     radio.run(1.0)

@@ -256,6 +256,14 @@ def test_an_overflow_breaks_the_stream(soapy: Soapy, device: Device, overflow: R
     assert ring._count == 30
 
 
+def test_overflows_without_samples_are_silence(
+    soapy: Soapy, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soapy, "SOAPY_SDR_OVERFLOW", -1)  # what it reads when there is no more
+    ring = read(stream_of())
+    assert ring.restarts["overflow"] > 10
+
+
 def test_any_other_error_ends_the_reading(soapy: Soapy, device: Device) -> None:
     device.results = [Result(-3)]
     stream = stream_of()
