@@ -100,13 +100,7 @@ def plotting() -> Iterator[None]:
 
 def positive_int(text: str) -> int:
     """An argument that counts something."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return value
+    return _whole_number(text, least=1)
 
 
 def positive_number(text: str) -> float:
@@ -122,10 +116,14 @@ def positive_number(text: str) -> float:
 
 def seed_number(text: str) -> int:
     """An argument that seeds a random generator."""
+    return _whole_number(text, least=0)
+
+
+def _whole_number(text: str, *, least: int) -> int:
     try:
         value = int(text)
     except ValueError:
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return value
