@@ -287,12 +287,18 @@ class GrblStage(SerialStage):
     def _see_arrival(self, target: float, deadline_s: float) -> Arrival:
         """Have the position reported while the antenna settles, if there is time for it."""
         self._reported_mm = target
-        if self._clock.now() + self._usual_latency_s < deadline_s:
+        while self._clock.now() + self._usual_latency_s < deadline_s:
             status = self._ask_status(deadline_s)
-            if status is not None:
-                self._believe(status)
-                if status.state == "Run":  # so that `ok` was a straggler of something else
-                    self._owed, self._still_at_s = 1, inf
+            if status is None:
+                break
+            self._believe(status)
+            if status.state != "Run":
+                break
+            self._owed, self._still_at_s = 1, inf  # that `ok` was a straggler of something else
+            while self._owed:
+                if self._next(deadline_s) is None:
+                    return Arrival(self._reported_mm, False, self._clock.now())
+            self._still_at_s = self._clock.now() + self._settings.settling_s
         self._clock.sleep_until(min(self._still_at_s, deadline_s))
         now = self._clock.now()
         return Arrival(self._reported_mm, self._still_at_s <= now, min(self._still_at_s, now))

@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import tty
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from stage_desk import stage_settings
 from stage_rigs import CLOCK, AnyRig, grbl_rig, soon, zaber_rig
+from zaber_bench import zaber_settings
 
+from macontrol.config.stage_settings import StageSettings
 from macontrol.hal import StageError, StageLostError
+from macontrol.hal.grbl import GrblStage
+from macontrol.hal.serial_stage import SerialStage
+from macontrol.hal.zaber import ZaberStage
 
 
 @pytest.fixture(params=[grbl_rig, zaber_rig], ids=["grbl", "zaber"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyRig]:
     with request.param(tmp_path / "tty") as rig:
         yield rig
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, str]]:
+    """The far end of a port behind which there is no board, and the port's name."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    yield master, os.ttyname(slave)
+    os.close(master)
+    os.close(slave)
+
+
+@pytest.fixture(params=[stage_settings, zaber_settings], ids=["grbl", "zaber"])
+def settings(request: pytest.FixtureRequest, terminal: tuple[int, str]) -> StageSettings:
+    made: StageSettings = request.param(terminal[1])
+    return made
+
+
+def make(settings: StageSettings) -> SerialStage:
+    return (ZaberStage if settings.driver == "zaber" else GrblStage)(settings, CLOCK)
 
 
 def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
@@ -26,6 +55,48 @@ def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -
     rig.after(0.5, rig.board.plug_in)
     rig.stage.recover(soon())
     rig.assert_works()
+
+
+def test_it_is_found_again_by_its_link_though_the_port_has_another_name(rig: AnyRig) -> None:
+    before = os.path.realpath(rig.board.port)
+    rig.board.unplug()
+    with pytest.raises(StageLostError):
+        rig.stage.move_to(50.0, soon())
+    others = os.openpty()  # in between something else has got that name
+    try:
+        rig.board.plug_in()
+        assert os.path.realpath(rig.board.port) != before
+        rig.stage.recover(soon())
+        rig.assert_works()
+    finally:
+        for end in others:
+            os.close(end)
+
+
+def test_unplugged_while_it_homes_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
+    rig.stage.move_to(30.0, soon())
+    rig.after(0.1, rig.board.unplug)
+    with pytest.raises(StageLostError, match="gone"):
+        rig.stage.home(soon())
+    rig.refuse_to_move()
+    rig.after(0.1, rig.board.plug_in)
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_recovery_that_nobody_waits_for_any_more_stops_the_motor(rig: AnyRig) -> None:
+    rig.stage.move_to(40.0, soon())
+    rig.board.reset()
+    CLOCK.sleep_until(CLOCK.now() + 0.1)
+    with pytest.raises(StageLostError):
+        rig.stage.move_to(30.0, soon())
+    with pytest.raises(StageError, match="told to stop"):
+        rig.stage.recover(soon(), lambda: rig.true_mm() == pytest.approx(40.0, abs=0.01))
+    CLOCK.sleep_until(CLOCK.now() + 0.2)
+    here = rig.true_mm()
+    CLOCK.sleep_until(CLOCK.now() + 0.2)
+    assert rig.true_mm() == here > 5.0
+    rig.refuse_to_move()
 
 
 def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: AnyRig) -> None:
@@ -79,6 +150,7 @@ def test_a_deadline_is_kept_whatever_the_board_does(rig: AnyRig) -> None:
         with contextlib.suppress(StageError):
             call(begun + 0.2)
         assert CLOCK.now() - begun < 3.0
+    rig.board.reset()
 
 
 def test_lost_steps_do_not_show_and_homing_again_mends_them(rig: AnyRig) -> None:
@@ -101,3 +173,32 @@ def test_closing_in_motion_stops_the_carriage(rig: AnyRig) -> None:
     assert here < 50.0
     CLOCK.sleep_until(CLOCK.now() + 0.3)
     assert rig.true_mm() == here
+
+
+def test_a_port_that_takes_no_bytes_is_told(settings: StageSettings) -> None:
+    with contextlib.suppress(BlockingIOError), open(settings.port, "wb", 0) as port:
+        os.set_blocking(port.fileno(), False)
+        while port.write(b"x" * 1000):
+            pass
+    stage = make(settings)
+    begun = CLOCK.now()
+    with pytest.raises(StageError, match="does not take what it is sent"):
+        stage.connect(soon(10.0))
+    assert CLOCK.now() - begun < 5.0
+    stage.close()
+
+
+@pytest.mark.parametrize("words", [["yes", ""], ["cat", "/dev/zero"]], ids=["lines", "bytes"])
+def test_a_port_that_never_stops_talking_is_told_in_time(
+    settings: StageSettings, terminal: tuple[int, str], words: list[str]
+) -> None:
+    stage = make(settings)
+    begun = CLOCK.now()
+    with subprocess.Popen(words, stdout=terminal[0]) as talker:
+        try:
+            with pytest.raises(StageError, match="answers"):
+                stage.connect(soon(1.5))
+        finally:
+            talker.kill()
+    stage.close()
+    assert CLOCK.now() - begun < 5.0

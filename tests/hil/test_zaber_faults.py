@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stage_rigs import CLOCK, ZaberRig, soon, zaber_rig
+from zaber_bench import zaber_settings
 
+from macontrol.config.errors import MacontrolError
 from macontrol.hal import StageError, StageLostError
+from macontrol.hal.zaber import ZaberStage
 from macontrol.sim.boards.zaber import VirtualZaber
 
 
@@ -80,6 +86,93 @@ def test_a_motion_broken_off_by_another_program_is_told(rig: ZaberRig) -> None:
     with pytest.raises(StageError, match="interrupted by another command"):
         rig.stage.move_to(50.0, soon())
     rig.assert_works()
+
+
+def test_a_move_that_the_device_rejects_is_told_with_its_reason(rig: ZaberRig) -> None:
+    rig.board.settings["limit.max"] = 20_000.0  # somebody has changed it meanwhile
+    with pytest.raises(StageError, match="BADDATA, a number is out of its range"):
+        rig.stage.move_to(50.0, soon())
+    assert rig.true_mm() == 0.0
+    rig.assert_works()
+
+
+@pytest.mark.parametrize("flag", ["WH", "WR", "FE", "WS", "WX"])
+def test_a_flag_that_voids_the_position_is_seen_before_the_next_move(
+    rig: ZaberRig, flag: str
+) -> None:
+    rig.stage.move_to(5.0, soon())
+    rig.board.raise_flag(flag)
+    with pytest.raises(StageLostError, match=flag):
+        rig.stage.move_to(20.0, soon())
+    rig.refuse_to_move()
+
+
+def test_answers_with_a_wrong_checksum_are_none(
+    rig: ZaberRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transmit, answers = rig.board._transmit, itertools.count()
+
+    def spoil(data: bytes, delay_s: float = 0.0) -> None:
+        if next(answers) % 3 == 1:  # another position, and the old checksum
+            data = re.sub(rb"\d(?=:..\r\n)", lambda digit: b"%d" % (9 - int(digit[0])), data)
+        transmit(data, delay_s)
+
+    monkeypatch.setattr(rig.board, "_transmit", spoil)
+    for target in (2.0, 1.0):
+        arrival = rig.stage.move_to(target, soon(10.0))
+        assert arrival.arrived
+        assert arrival.position_mm == pytest.approx(target)
+        assert rig.true_mm() == pytest.approx(target, abs=0.002)
+
+
+def test_another_device_in_its_place_is_refused(rig: ZaberRig) -> None:
+    rig.board.unplug()
+    with pytest.raises(StageLostError):
+        rig.stage.where(soon())
+    rig.board.settings["system.serial"] = 54321.0
+    rig.board.plug_in()
+    with pytest.raises(StageError, match="another serial number"):
+        rig.stage.recover(soon())
+    with pytest.raises(StageLostError):
+        rig.stage.move_to(1.0, soon())
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"device_address": 2}, "no Zaber device answers as device 2"),
+        ({"axis": "Y"}, "refuses to talk of axis 2: BADAXIS, it has no such axis"),
+        ({"travel_mm": 61.0}, "more than the device has"),
+    ],
+)
+def test_a_config_that_does_not_fit_the_device_is_refused(
+    rig: ZaberRig, changes: dict[str, Any], told: str
+) -> None:
+    rig.stage.close()
+    stranger = ZaberStage(zaber_settings(rig.board.port, **changes), CLOCK)
+    with pytest.raises(MacontrolError, match=told):
+        stranger.connect(soon())
+    stranger.close()
+    assert rig.true_mm() == 0.0
+
+
+def test_homing_that_never_ends_is_given_up_in_time_and_stopped(tmp_path: Path) -> None:
+    link = tmp_path / "tty"
+    crawling = {"limit.approach.maxspeed": 1000.0}
+    with VirtualZaber(CLOCK, settings=crawling, microstep_mm=0.001, link=link) as device:
+        stage = ZaberStage(zaber_settings(str(link), homing_time_s=0.5), CLOCK)
+        try:
+            stage.connect(soon())
+            begun = CLOCK.now()
+            with pytest.raises(StageError, match="homing did not end in time"):
+                stage.home(soon())
+            assert CLOCK.now() - begun < 3.0
+            CLOCK.sleep_until(CLOCK.now() + 0.1)
+            here = device.position_at(CLOCK.now())
+            CLOCK.sleep_until(CLOCK.now() + 0.2)
+            assert device.position_at(CLOCK.now()) == here > 30.0
+        finally:
+            stage.close()
 
 
 def test_a_hot_device_goes_on(rig: ZaberRig) -> None:
