@@ -92,7 +92,8 @@ class VirtualDevice(ABC):
         done = threading.Event()
         self._requests.append((action, done))
         self._wire.wake()
-        done.wait(_PATIENCE_S)
+        if not done.wait(_PATIENCE_S):
+            raise RuntimeError(f"{self._thread.name} does not do what it is told: is it started?")
 
     @abstractmethod
     def _run(self) -> None:
