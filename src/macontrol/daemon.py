@@ -237,7 +237,11 @@ class Daemon:
 
     def _confirm_homing(self) -> bool:
         at_terminal = sys.stdin.isatty() and self._output.is_terminal
-        return may_home(yes=self._options.yes, at_terminal=at_terminal)
+        return may_home(
+            yes=self._options.yes,
+            at_terminal=at_terminal,
+            is_stopped=lambda: bool(self._signals.first),
+        )
 
     def _note(self, text: str) -> None:
         """Tell how the bench comes up, before the display is there."""

@@ -7,6 +7,8 @@ noise floor measured while the transmitter is off.
 
 from __future__ import annotations
 
+import select
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
@@ -31,6 +33,8 @@ _SIGNAL_S = 120.0
 _LEAST_REWARD = 0.02
 _LEAST_SIGMA = 6.0
 _BEFORE_ALL_SLOTS = -1_000_000
+# How soon a signal is heard while somebody is asked.
+_LISTENED_S = 0.1
 
 
 class SerialBench:
@@ -137,12 +141,17 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
     )
 
 
-def may_home(*, yes: bool, at_terminal: bool) -> bool:
+def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) -> bool:
     """Leave to home: given on the command line, or by a person at the terminal."""
     if yes or not at_terminal:
         return yes
-    answer = input(
+    print(
         "The stage will move to its limit switch, now and whenever it has to be homed again in "
-        "this run.\nIs the rail clear? [y/N] "
+        "this run.\nIs the rail clear? [y/N] ",
+        end="",
+        flush=True,
     )
-    return answer.strip().lower() in ("y", "yes")
+    while not is_stopped():
+        if select.select([sys.stdin], [], [], _LISTENED_S)[0]:
+            return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return False

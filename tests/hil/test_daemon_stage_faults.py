@@ -46,7 +46,6 @@ samples = 3
 [timing]
 fault_patience_s = {patience}
 [stage]
-homing = "allow"
 {stage}
 [probe]
 sample_rate_hz = 1.024e6
@@ -54,6 +53,7 @@ settling_s = 0.2
 noise_floor_s = 0.3
 """
 GRBL = "region_length = 0.4\nacceleration_m_per_s2 = 10.0"
+HOMED_AGAIN = 'homing = "allow"\nrehome_every_s = 6.0'
 ZABER = "region_length = 0.8\nacceleration_m_per_s2 = 5.0"
 
 
@@ -66,11 +66,12 @@ class Bench:
         preset: str,
         physical: str,
         *,
-        stage: str = "",
+        stage: str = 'homing = "allow"',
         patience: float = 30.0,
         board: dict[Any, float] | None = None,
     ) -> None:
         self.folder = folder
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         self.link = folder / "stage"
         told = COMMON.format(physical=physical, stage=stage, patience=patience)
         self.file = folder / "bench.toml"
@@ -104,6 +105,13 @@ class Bench:
         self._daemons.append(daemon)
         return daemon
 
+    @property
+    def words(self) -> list[str]:
+        """The command that runs the daemon on it."""
+        words = [sys.executable, "-m", "macontrol", "--backend", "serial", "--cold"]
+        words += ["--config", str(self.file), "--port", str(self.link)]
+        return [*words, "--probe", f"rtl_tcp://{self.virtual.radio.address}"]
+
     def true_mm(self) -> float:
         return self.stage.position_at(CLOCK.now())
 
@@ -133,7 +141,7 @@ class Bench:
         at: float | None = None
         moves = 0
         for line in self.stage.lines:
-            assert not re.match(r"\$\d+=", line)
+            assert not re.match(r"\$(\d+|J)=", line)
             if line.startswith(("$H", "home")):
                 at = 0.0
             elif target := self._target_mm(line):
@@ -175,17 +183,13 @@ class Daemon:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.run_file = bench.folder / "run.sqlite"
-        words = [sys.executable, "-m", "macontrol", "--backend", "serial", "--cold"]
-        words += ["--config", str(bench.file), "--port", str(bench.link)]
-        words += ["--probe", f"rtl_tcp://{bench.virtual.radio.address}"]
-        words += ["--run", str(self.run_file)]
         self.process = subprocess.Popen(
-            words,
+            [*bench.words, "--run", str(self.run_file)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "XDG_STATE_HOME": str(bench.folder / "state")},
+            env=bench.environment,
         )
         self.events: list[dict[str, Any]] = []
         self._news = threading.Condition()
@@ -270,7 +274,7 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     tmp_path: Path, closing: ExitStack
 ) -> None:
     bench = closing.enter_context(
-        Bench(tmp_path, "lab-2g4-grbl", GRBL, stage="rehome_every_s = 6.0", board={24: 3000.0})
+        Bench(tmp_path, "lab-2g4-grbl", GRBL, stage=HOMED_AGAIN, board={24: 3000.0})
     )
     board = bench.virtual.stage
     assert isinstance(board, VirtualGrbl)
@@ -418,3 +422,35 @@ def test_a_signal_while_a_zaber_stage_is_homed_stops_it_at_once(
     assert bench.still(1.0) < 1.0
     assert bench.true_mm() > 20.0
     assert daemon.end(3.0) == (0, "")
+
+
+@pytest.mark.parametrize("answer", ["signal", "n", "y"])
+def test_a_person_is_asked_before_the_first_motion_and_a_signal_is_an_answer_too(
+    tmp_path: Path, closing: ExitStack, answer: str
+) -> None:
+    bench = closing.enter_context(
+        Bench(tmp_path, "lab-2g4-grbl", GRBL, stage='homing = "ask"', board={25: 1500.0})
+    )
+    board = bench.virtual.stage
+    assert isinstance(board, VirtualGrbl)
+    before = bench.true_mm()
+    master, slave = os.openpty()
+    closing.callback(os.close, master)
+    with subprocess.Popen(
+        bench.words, stdin=slave, stdout=slave, stderr=slave, env=bench.environment
+    ) as process:
+        os.close(slave)
+        told = b""
+        while b"[y/N]" not in told:
+            told += os.read(master, 4096)
+        if answer == "y":
+            os.write(master, b"y\n")
+            wait_until(lambda: board.state == "Home")
+        elif answer == "n":
+            os.write(master, b"n\n")
+            assert process.wait(5.0) == 69
+        if answer != "n":
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(5.0) == 0
+    assert (bench.true_mm() == before) == (answer != "y")
+    assert ("$H" in board.lines) == (answer == "y")

@@ -129,16 +129,22 @@ def _open_bench(
         return SimulatedBench(config, clock, seed=config.run.seed)
     closing.enter_context(InstanceLock(_stage_name(config)))
     at_terminal = sys.stdin.isatty() and console.is_terminal
+
+    def is_stopped() -> bool:
+        return bool(signals.first)
+
     log = None
     if arguments.traffic is not None:
         log = closing.enter_context(TrafficFile(arguments.traffic, clock))
     bench = SerialBench(
         config,
         clock,
-        confirm_homing=lambda: may_home(yes=arguments.yes, at_terminal=at_terminal),
+        confirm_homing=lambda: may_home(
+            yes=arguments.yes, at_terminal=at_terminal, is_stopped=is_stopped
+        ),
         tell=lambda text: _say(console, text),
         log=log,
-        is_stopped=lambda: bool(signals.first),
+        is_stopped=is_stopped,
     )
     bench.open(closing)
     return bench
