@@ -24,6 +24,7 @@ from macontrol.controller.clock import WallClock
 from macontrol.controller.instance import InstanceLock
 from macontrol.hal.devices import Access
 from macontrol.sim.boards.grbl import VirtualGrbl
+from macontrol.sim.boards.zaber import VirtualZaber
 from macontrol.sim.virtual_bench import VirtualBench
 from macontrol.sim.virtual_radio import VirtualRadio
 
@@ -129,6 +130,48 @@ def test_a_zaber_stage_is_examined_alike(check: Check, closing: ExitStack) -> No
     assert re.search(r"Zaber device \d+, serial \d+, firmware \d", report.told_of("board"))
     assert check(*words, "--set", "stage.travel_mm=999").failed(*STAGE) == ["settings"]
     assert bench.stage.position_at(clock.now()) == before
+
+
+class TestZaber:
+    @pytest.fixture
+    def device(self, closing: ExitStack) -> VirtualZaber:
+        rail = {"limit.max": 330_000.0, "maxspeed": 327_680.0, "accel": 400.0}
+        return closing.enter_context(VirtualZaber(WallClock(), settings=rail))
+
+    def examine(self, check: Check, device: VirtualZaber, *words: str) -> Report:
+        return check("--preset", "lab-5g8-zaber", "--port", device.port, *NO_RADIO, *words)
+
+    def test_flags_that_void_the_position_fail_with_what_to_do(
+        self, check: Check, device: VirtualZaber
+    ) -> None:
+        device.raise_flag("FS")
+        report = self.examine(check, device)
+        assert report.failed(*STAGE) == ["homing"]
+        assert "FS, the motor stalled" in report.told_of("homing")
+        assert "see that the rail is clear" in report.told_of("homing")
+
+    def test_flags_that_do_not_are_notes(self, check: Check, device: VirtualZaber) -> None:
+        device.raise_flag("WT")
+        report = self.examine(check, device)
+        assert report.failed(*STAGE) == []
+        assert re.search(r"note +settings +WT, the device is hot\n +fix: let it cool", report.told)
+        assert "(flags: WT, WR)" in report.told_of("homing")
+
+    def test_one_that_somebody_else_moves_is_a_note(
+        self, check: Check, device: VirtualZaber
+    ) -> None:
+        device.interrupt(300_000)
+        report = self.examine(check, device)
+        assert report.failed(*STAGE) == []
+        assert "it was moving when it was met" in report.told
+
+    def test_without_the_size_of_a_microstep_nothing_is_asked(
+        self, check: Check, device: VirtualZaber
+    ) -> None:
+        report = self.examine(check, device, "--set", "stage.microstep_mm=unknown")
+        assert report.failed(*STAGE) == ["settings"]
+        assert report.lines["board"][0] == "skip"
+        assert "data sheet" in report.told_of("settings")
 
 
 class TestStage:

@@ -26,7 +26,7 @@ from macontrol.hal.grbl_checkup import GrblCheckup
 from macontrol.hal.sdr_probe import NoiseFloor, ProbeHealth, SdrProbe
 from macontrol.hal.serial_line import TrafficLog
 from macontrol.hal.serial_stage import SerialStage
-from macontrol.hal.zaber import ZaberStage
+from macontrol.hal.zaber_checkup import ZaberCheckup
 from macontrol.serial_bench import SerialBench, check_plan
 
 Verdict: TypeAlias = Literal["pass", "note", "FAIL", "skip"]
@@ -58,6 +58,7 @@ class Finding:
 class Checkup(Protocol):
     """What a driver's own module has to say of a board that is being connected."""
 
+    def log(self, direction: str, data: bytes) -> None: ...
     @property
     def board(self) -> str: ...
     @property
@@ -143,8 +144,8 @@ class BenchDoctor:
 
     def _examine_stage(self, closing: ExitStack) -> None:
         settings = self._config.stage
-        checkup = GrblCheckup() if settings.driver == "grbl" else None
-        log = _both(self._log, checkup.log if checkup is not None else None)
+        checkup: Checkup = GrblCheckup() if settings.driver == "grbl" else ZaberCheckup(settings)
+        log = _both(self._log, checkup.log)
         contradiction: ConfigError | None = None
         try:
             try:
@@ -157,12 +158,15 @@ class BenchDoctor:
             stage = None
         except StageError as error:
             detail, fix = _parts(error, "see that it is powered and the right port")
-            if checkup is not None and checkup.board:
+            if checkup.board:
                 detail = f"{checkup.board} was heard, but falls silent: {detail}"
             self._fail("board", detail, fix)
             self._skip("the board does not answer", *_OF_THE_BOARD[1:])
             return
-        self._pass("board", f"{_name_of_board(stage, checkup)} at {settings.baud_rate} baud")
+        if checkup.board:
+            self._pass("board", f"{checkup.board} at {settings.baud_rate} baud")
+        else:
+            self._skip("the settings come first", "board")
         self._tell_settings(contradiction, stage, checkup)
         self._tell_homing(checkup)
         if stage is None:
@@ -183,7 +187,7 @@ class BenchDoctor:
         return bench.stage
 
     def _tell_settings(
-        self, contradiction: ConfigError | None, stage: SerialStage | None, checkup: Checkup | None
+        self, contradiction: ConfigError | None, stage: SerialStage | None, checkup: Checkup
     ) -> None:
         if contradiction is not None:
             self._fail("settings", *_parts(contradiction, "correct the one or the other"))
@@ -194,16 +198,16 @@ class BenchDoctor:
                 f"{found.travel_mm:.1f} mm of travel, {found.speed_mm_per_s:g} mm/s, "
                 f"{found.acceleration_mm_per_s2:g} mm/s², steps of {found.step_mm:.4g} mm",
             )
-        for advice in checkup.advice(self._config.stage) if checkup is not None else ():
+        for advice in checkup.advice(self._config.stage):
             self._note("settings", *_parts(advice))
 
-    def _tell_homing(self, checkup: Checkup | None) -> None:
+    def _tell_homing(self, checkup: Checkup) -> None:
         settings = self._config.stage
-        trouble = checkup.trouble(settings) if checkup is not None else None
+        trouble = checkup.trouble(settings)
         if trouble is not None:
             self._fail("homing", *trouble)
         else:
-            state = f" ({checkup.state})" if checkup is not None else ""
+            state = f" ({checkup.state})"
             how = "on --yes, or when you agree" if settings.homing == "ask" else "without asking"
             self._pass("homing", f"not homed, as after every start{state}; a run homes it {how}")
 
@@ -365,18 +369,9 @@ class BenchDoctor:
             self._tell(Finding(what, "skip", f"not examined: {why}"))
 
 
-def _name_of_board(stage: SerialStage | None, checkup: Checkup | None) -> str:
-    if checkup is not None:
-        return checkup.board
-    if isinstance(stage, ZaberStage):
-        found = stage.identity
-        return f"Zaber device {found.device_id}, serial {found.serial}, firmware {found.firmware},"
-    return "a board"
-
-
-def _both(one: TrafficLog | None, other: TrafficLog | None) -> TrafficLog | None:
-    if one is None or other is None:
-        return one or other
+def _both(one: TrafficLog | None, other: TrafficLog) -> TrafficLog:
+    if one is None:
+        return other
 
     def log(direction: str, data: bytes) -> None:
         one(direction, data)
