@@ -30,7 +30,8 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def test_the_daemon_on_the_virtual_bench_meets_the_simulated_world(tmp_path: Path) -> None:
-    command = [*COMMAND, "--seeds", "3", "--slots", "40", "--json", *SETTINGS]
+    kept = tmp_path / "kept"
+    command = [*COMMAND, "--seeds", "3", "--slots", "40", "--json", "--keep", str(kept), *SETTINGS]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=_environment(tmp_path)
     )
@@ -43,7 +44,8 @@ def test_the_daemon_on_the_virtual_bench_meets_the_simulated_world(tmp_path: Pat
     assert abs(seed["probe_bias"]) < 0.02
     assert seed["probe_error"] < 0.05
     assert 0 < seed["fixed"] <= 3
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [kept]
+    assert {file.name for file in kept.iterdir()} == {"3-serial.sqlite", "3-sim.sqlite"}
 
 
 def test_an_interruption_ends_all_that_was_started(tmp_path: Path) -> None:

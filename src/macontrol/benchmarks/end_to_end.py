@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.config.errors import MacontrolError
+from macontrol.config.errors import InputOutputError, MacontrolError
 from macontrol.controller.runfile import Run, read_run
 from macontrol.sim.campaign.episode import play
 from macontrol.sim.channel import Channel
@@ -144,13 +145,16 @@ def compare(
     slots: int,
     *,
     parallel: int,
+    keep: Path | None = None,
     on_slot: Callable[[int, int], None] = lambda _seed, _slot: None,
 ) -> list[Comparison]:
     """Run every seed on both backends, so many at a time; `options` say the config in words.
 
-    `on_slot` is called now and then, from several threads, with a seed and the slot it is at.
+    The run files are kept in a folder, if one is given. `on_slot` is called now and then, from
+    several threads, with a seed and the slot it is at.
     """
     children = Children()
+    # Sockets need short names, so that all begins in a temporary folder.
     with tempfile.TemporaryDirectory(prefix="macontrol-") as name:
         with ThreadPoolExecutor(parallel) as workers:
             try:
@@ -173,10 +177,23 @@ def compare(
                 workers.shutdown(wait=False, cancel_futures=True)
                 children.stop()
                 raise
+            finally:
+                if keep is not None:
+                    _keep(Path(name), keep)
         return [
             _evaluate(config, seed, measured[seed].result(), simulated[seed].result())
             for seed in seeds
         ]
+
+
+def _keep(folder: Path, into: Path) -> None:
+    """Copy the run files, as they are at this moment."""
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for file in sorted(folder.glob("*/*.sqlite*")):
+            shutil.copyfile(file, into / f"{file.parent.name}-{file.name}")
+    except OSError as error:
+        raise InputOutputError(f"{into}: the run files cannot be kept there: {error}") from error
 
 
 def _simulate(

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parallel", type=positive_int, default=2, metavar="N", help="so many seeds at a time (2)"
     )
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the run files there")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     add_config_arguments(parser, policy=True)
 
@@ -85,6 +87,7 @@ def main(arguments: argparse.Namespace) -> int:
             seeds,
             arguments.slots,
             parallel=arguments.parallel,
+            keep=arguments.keep,
             on_slot=meter.at,
         )
     bars = bars_of(found)
@@ -149,8 +152,8 @@ def as_json(found: list[Comparison], bars: list[Bar]) -> dict[str, Any]:
 
 def _show(console: Console, title: str, found: list[Comparison], bars: list[Bar]) -> None:
     table = Table(title=title, title_justify="left")
-    names = ("seed", "slots", "late", "serial", "sim", "fixed", "difference", "by chance", "probe")
-    for name in names:
+    names = ("seed", "slots", "late", "faults", "serial", "sim", "fixed")
+    for name in (*names, "difference", "by chance", "probe"):
         table.add_column(name, justify="right")
     for one in found:
         table.add_row(str(one.seed), str(one.slots), *_cells(one))
@@ -167,7 +170,7 @@ def _show(console: Console, title: str, found: list[Comparison], bars: list[Bar]
 def _cells(one: Comparison) -> list[str]:
     rewards = [f"{value:.3f}" for value in (one.serial, one.sim, one.fixed)]
     shares = [f"{one.difference:+.1%}", f"± {one.chance:.1%}", f"{one.probe_bias:+.2%}"]
-    return [f"{one.late_share:.2%}", *rewards, *shares]
+    return [f"{one.late_share:.2%}", str(one.faults), *rewards, *shares]
 
 
 @contextmanager
