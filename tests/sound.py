@@ -51,12 +51,16 @@ NOISE = 1e-4
 
 
 class Player:
-    """Plays noise, and a tone of an amplitude that can be changed, into the sink."""
+    """Plays noise, and a tone of an amplitude that can be changed, into the sink.
+
+    On a busy machine it may fall silent for a moment: what is heard is then less than what was
+    meant, but never more.
+    """
 
     def __init__(self, environment: dict[str, str]) -> None:
         format_ = ["--raw", "--format=float32le", "--channels=2", f"--rate={RATE}"]
         self.process = subprocess.Popen(
-            ["pacat", "--playback", *format_, "--latency-msec=40"],
+            ["pacat", "--playback", *format_, "--latency-msec=80"],
             stdin=subprocess.PIPE,
             env=environment,
         )

@@ -80,7 +80,7 @@ def main() -> None:
                 answer["lateness_s"] = probe.health().lateness_s
             elif command == "hold":
                 hold_up_the_reader(float(value))
-                wait_until(lambda: bool(probe.health().breaks), 15.0)
+                wait_until(lambda: "overflow" in probe.health().breaks, 15.0)
                 answer = {"breaks": probe.health().breaks}
             elif command == "await-fault":
                 wait_until(lambda: bool(probe.health().fault), float(value))
