@@ -1,5 +1,8 @@
 """What tests of several folders share."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -9,6 +12,16 @@ from macontrol.config import Config, load_config
 # is no property of the code, so no example has a deadline.
 settings.register_profile("macontrol", deadline=None, derandomize=True)
 settings.load_profile("macontrol")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_locks_and_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither meet a daemon of this machine, nor each other's: names of ports come again."""
+    folder: Path = tmp_path_factory.mktemp("places")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RUNTIME_DIRECTORY", str(folder / "locks"))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        yield
 
 
 @pytest.fixture(scope="session")

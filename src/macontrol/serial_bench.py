@@ -1,8 +1,8 @@
 """The real bench: a serial stage and a software radio, brought up in a safe order.
 
-First the board is met and asked what it can do; a slot plan that it cannot keep is refused before
-anything moves. Then the stage is homed, with somebody's consent. Then the radio is opened, and its
-noise floor measured while the transmitter is off.
+First the board is met and asked what it can do; a slot plan that it cannot keep is refused. Then
+the radio is opened, and its noise floor measured while the transmitter is off. Only when all that
+has worked does anything move: the stage is homed, with somebody's consent.
 """
 
 from __future__ import annotations
@@ -83,13 +83,15 @@ class SerialBench:
             f"{description.speed_mm_per_s:g} mm/s, answers in {description.latency_s * 1e3:.1f} ms"
         )
         check_plan(self._config, description)
-        self._tell("homing the stage")
-        self._stage.home(now() + _HOME_S, self._keep_on)
         closing.callback(self._probe.close)
         self._probe.open()
-        if self._config.probe.noise_floor == "measure":
+        is_measured = self._config.probe.noise_floor == "measure"
+        if is_measured:
             floor = self._probe.measure_noise_floor()
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
+        self._tell("homing the stage")
+        self._stage.home(now() + _HOME_S, self._keep_on)
+        if is_measured:
             self._await_signal()
 
     def _keep_on(self) -> bool:

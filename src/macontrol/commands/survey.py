@@ -1,9 +1,9 @@
 """Walk the rail once and keep what was seen: the reward along it, as a file and a plot.
 
 The stage goes from position to position by strokes, through the guard, and stands still while it
-is measured. A real stage is homed first, with --yes or when you agree; the transmitter has to be
-off while the noise floor is measured, and on from then. The survey of a real rail is also kept for
-the next run, which uses it while it is fresh (survey.fresh_s).
+is measured. Before that the noise floor of a real radio is measured: the transmitter has to be off
+then, and on afterwards. A real stage is homed first, with --yes or when you agree; its survey is
+also kept for the next run, which uses it while it is fresh (survey.fresh_s).
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ _LEVELS = {
     EventKind.LATE_ARRIVAL: "warning",
     EventKind.LATE_DECISION: "warning",
     EventKind.MISSED: "warning",
+    EventKind.INVALID: "warning",
 }
 
 
