@@ -36,8 +36,6 @@ SEED = 3
 # A short rail, a quick carriage, a world that stands still, and a radio that is soon ready.
 COMMON = """
 [physical]
-slot_duration_s = 0.14
-actuation_time_s = 0.09
 {physical}
 [reward]
 noise_level = 0.0
@@ -52,9 +50,22 @@ sample_rate_hz = 1.024e6
 settling_s = 0.2
 noise_floor_s = 0.3
 """
-GRBL = "region_length = 0.4\nacceleration_m_per_s2 = 10.0"
+GRBL = """
+region_length = 0.4
+acceleration_m_per_s2 = 10.0
+slot_duration_s = 0.14
+actuation_time_s = 0.09
+"""
+ZABER = """
+region_length = 0.8
+acceleration_m_per_s2 = 5.0
+slot_duration_s = 0.2
+actuation_time_s = 0.14
+[algorithm]
+policy = "epsilon-greedy"  # it never rests: a stall shows in motion only
+epsilon = 1.0
+"""
 HOMED_AGAIN = 'homing = "allow"\nrehome_every_s = 6.0'
-ZABER = "region_length = 0.8\nacceleration_m_per_s2 = 5.0"
 
 
 class Bench:
@@ -83,7 +94,8 @@ class Bench:
         self.stage: VirtualDevice = self.virtual.stage
         settings: Any = self.virtual.stage.settings
         settings.update(board or {})
-        self.farthest_mm = 0.0
+        self.track: list[tuple[float, float]] = []
+        """When the carriage was truly where (mm)."""
         self._daemons: list[Daemon] = []
         self._watching = True
         self._watch = threading.Thread(target=self._look)
@@ -127,7 +139,8 @@ class Bench:
 
     def _look(self) -> None:
         while self._watching:
-            self.farthest_mm = max(self.farthest_mm, self.true_mm())
+            now = CLOCK.now()
+            self.track.append((now, self.stage.position_at(now)))
             CLOCK.sleep_until(CLOCK.now() + 0.01)
 
     # -- What must hold, whatever has happened ------------------------------------------------
@@ -137,7 +150,7 @@ class Bench:
         rail, physical = self.config.rail_mm, self.config.physical
         stroke = physical.rho_max * physical.wavelength_mm
         assert self.stage.blind_moves == 0
-        assert self.farthest_mm <= max(rail, 40.0) + 0.1
+        assert max(true_mm for _, true_mm in self.track) <= max(rail, 40.0) + 0.1
         at: float | None = None
         moves = 0
         for line in self.stage.lines:
@@ -159,20 +172,22 @@ class Bench:
         return None
 
     def assert_rewards_were_true(self, daemon: Daemon, *, but: tuple[float, float]) -> None:
-        """Every reward is that of the place it is told of, but in a time when steps were lost."""
-        run = read_run(daemon.run_file)
-        channel, slots = Channel(self.config, SEED), run.slots
+        """Every reward is of the place it is told of, but in a time when steps were lost."""
+        slots, track = read_run(daemon.run_file).slots, np.array(self.track)
+        physical, timing = self.config.physical, self.config.timing
+        slot_s, channel = physical.slot_duration_s, Channel(self.config, SEED)
+        begin_s = physical.actuation_time_s + timing.guard_share * slot_s
+        end_s = (1 - timing.decision_share) * slot_s
         rewarded = 0
         columns = [slots[name] for name in ("start_s", "position", "reward", "on_time")]
         for start, x, reward, on_time in zip(*columns, strict=True):
-            if np.isnan(reward) or but[0] - 0.2 < start < but[1]:
+            if np.isnan(reward) or but[0] - slot_s < start < but[1]:
                 continue
             assert on_time
-            gain = abs(channel.field(float(x))) ** 2
-            share = self.config.physical.transmission_share
-            assert reward == pytest.approx(
-                share * np.log2(1 + self.config.reward.snr * gain), rel=0.1, abs=0.02
-            )
+            measured = slice(*np.searchsorted(track[:, 0], [start + begin_s, start + end_s]))
+            assert track[measured, 1] == pytest.approx(x * physical.wavelength_mm, abs=0.03)
+            bits = np.log2(1 + self.config.reward.snr * abs(channel.field(float(x))) ** 2)
+            assert reward == pytest.approx(physical.transmission_share * bits, rel=0.1)
             rewarded += 1
         assert rewarded > 15
 
