@@ -308,8 +308,7 @@ class SlotLoop:
                 if measurement.slot == slot:
                     own = measurement
                 if not measurement.valid:
-                    self.tally.invalid += 1
-                    self._tell(measurement.slot, EventKind.INVALID, measurement.reason)
+                    self._miss_measurement(measurement.slot, slot, measurement.reason or "invalid")
                     continue
                 usable.append((measurement, position))
                 if measurement.slot != slot:
@@ -322,6 +321,13 @@ class SlotLoop:
         self._clock.sleep_until(end)
         self._forget_stale(slot)
         return own, usable
+
+    def _miss_measurement(self, of_slot: int, slot: int, why: str) -> None:
+        """There is no reward of a slot; an earlier one's record has still to be told why."""
+        self.tally.invalid += 1
+        self._tell(of_slot, EventKind.INVALID, why)
+        if of_slot != slot:
+            self._recorder.hand_over(LateReward(of_slot, None, None, why))
 
     def _complete(self, slot: int, measurement: Measurement) -> None:
         """A reward has come after its slot: it completes that slot's record."""
@@ -336,8 +342,7 @@ class SlotLoop:
         oldest = slot - self._config.algorithm.window
         while self._pending and (first := next(iter(self._pending))) < oldest:
             del self._pending[first]
-            self.tally.invalid += 1
-            self._tell(first, EventKind.INVALID, "the measurement never came")
+            self._miss_measurement(first, slot, "the measurement never came")
 
     def _collect_garbage(self, end: float) -> None:
         if (

@@ -80,11 +80,12 @@ class Event(NamedTuple):
 
 
 class LateReward(NamedTuple):
-    """A reward that came after its slot's record was handed over; it completes that record."""
+    """What came after its slot's record was handed over, and completes it: a reward, or why not."""
 
     slot: int
-    reward: float
+    reward: float | None
     uncertainty: float | None
+    invalid: str | None = None
 
 
 class Recorder:

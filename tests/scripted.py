@@ -171,7 +171,8 @@ class Kept(Recorder):
 
     @property
     def late_rewards(self) -> list[LateReward]:
-        return [item for item in self.items if isinstance(item, LateReward)]
+        found = [item for item in self.items if isinstance(item, LateReward)]
+        return [item for item in found if item.reward is not None]
 
     def events(self, *kinds: EventKind) -> list[Event]:
         found = [item for item in self.items if isinstance(item, Event)]

@@ -82,8 +82,8 @@ INSERT_HEADER = _insert("header", ("key", "value"))
 # The records' own order, so that they go into the statement as they are.
 INSERT_SLOT = _insert("slots", SlotRecord._fields)
 INSERT_EVENT = _insert("events", Event._fields)
-assert LateReward._fields == ("slot", "reward", "uncertainty")
-# A reward that came after all leaves nothing to be said of why there is none.
+assert LateReward._fields == ("slot", "reward", "uncertainty", "invalid")
 COMPLETE_SLOT = (
-    "UPDATE slots SET reward = ?2, uncertainty = ?3, invalid = NULL, late = 1 WHERE slot = ?1"
+    "UPDATE slots SET reward = ?2, uncertainty = ?3, invalid = ?4, late = ?2 IS NOT NULL "
+    "WHERE slot = ?1"
 )

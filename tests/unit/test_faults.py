@@ -55,7 +55,8 @@ class Counted(Recorder):
                 self.rewards += 1
         elif isinstance(item, LateReward):
             self.open_rows.remove(item.slot)
-            self.late += 1
+            assert (item.reward is None) == (item.invalid is not None)
+            self.late += item.reward is not None
         else:
             self.events[item.kind] += 1
 

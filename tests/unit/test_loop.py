@@ -23,7 +23,7 @@ from macontrol.controller.guard import Guard
 from macontrol.controller.loop import SlotLoop
 from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Decision
-from macontrol.controller.record import EventKind
+from macontrol.controller.record import EventKind, LateReward
 from macontrol.controller.survey import Survey
 from macontrol.hal import (
     Arrival,
@@ -652,7 +652,7 @@ class TestProbe:
         kept = bench.run(5 + by + 5)
         record = kept.slot(5)
         assert (record.reward, record.invalid) == (None, "not ready")
-        assert kept.late_rewards == [(5, 0.005, 0.1)]
+        assert kept.late_rewards == [(5, 0.005, 0.1, None)]
         assert (5, record.position, 0.005) in bench.policy.seen
         order = [slot for slot, *_ in bench.policy.seen]
         assert order.index(5) in (order.index(5 + by) - 1, order.index(5 + by) + 1)
@@ -660,6 +660,19 @@ class TestProbe:
         assert (event.kind, event.slot, event.value) == (EventKind.LATE_REWARD, 5, by)
         assert bench.tally.rewards == bench.tally.slots
         assert bench.tally.late_rewards == 1
+
+    def test_a_late_measurement_that_is_invalid_tells_its_slot_why(
+        self, bench: ScriptedBench
+    ) -> None:
+        bench.probe.collects[5] = self.hold_back
+        bench.probe.collects[6] = lambda probe, ready: [
+            Measurement(5, nan, False, reason="clipping"),
+            *ready[1:],
+        ]
+        kept = bench.run(8)
+        assert LateReward(5, None, None, "clipping") in kept.items
+        assert not kept.late_rewards
+        assert 5 not in [slot for slot, *_ in bench.policy.seen]
 
     def test_a_reward_older_than_the_window_is_not_waited_for(self, bench: ScriptedBench) -> None:
         taken: list[Measurement] = []

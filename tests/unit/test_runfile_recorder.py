@@ -142,6 +142,16 @@ def test_a_late_reward_completes_the_row_of_its_slot(tmp_path: Path, order: str)
     assert (file.written, file.lost, file.pending) == (4, 0, 0)
 
 
+def test_a_measurement_that_turns_out_invalid_later_leaves_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with recording(path) as (file, _):
+        file.hand_over(record(1, None))
+        file.hand_over(LateReward(1, None, None, "clipping"))
+    slots = read_run(path).slots
+    assert np.isnan(slots["reward"]).all()
+    assert (slots["invalid"].tolist(), slots["late"].tolist()) == (["clipping"], [False])
+
+
 def test_a_late_reward_of_a_slot_that_was_never_recorded_is_counted_as_lost(tmp_path: Path) -> None:
     with recording(tmp_path / "run.sqlite") as (file, told):
         file.hand_over(record(5))
