@@ -289,8 +289,8 @@ class GrblStage(SerialStage):
         self._reported_mm = target
         while self._clock.now() + self._usual_latency_s < deadline_s:
             status = self._ask_status(deadline_s)
-            if status is None:
-                break
+            if status is None:  # an `ok` alone is no arrival: it may be of something else
+                return Arrival(self._reported_mm, False, self._clock.now())
             self._believe(status)
             if status.state != "Run":
                 break
@@ -345,7 +345,7 @@ class GrblStage(SerialStage):
         """An idle board that owes answers has not begun yet, or they were garbled: which?
 
         At the target the motion is over. Elsewhere it would have begun by the time that a board
-        may be silent.
+        may be silent; but the board may have it still, and begin when the next one is sent.
         """
         now = self._clock.now()
         if self._idle_since_s is None:
@@ -354,9 +354,10 @@ class GrblStage(SerialStage):
         while self._owed:
             if self._next(until) is None:
                 waited = self._clock.now() - self._idle_since_s
-                at_target = abs(self._reported_mm - self._target_mm) <= self.axis.step_mm + 2e-3
-                if waited >= (_STRAGGLER_S if at_target else _NOT_BEGUN_S) - 1e-6:
-                    self._owed = 0
+                if abs(self._reported_mm - self._target_mm) <= self.axis.step_mm + 2e-3:
+                    self._owed = 0 if waited >= _STRAGGLER_S - 1e-6 else self._owed
+                elif waited >= _NOT_BEGUN_S - 1e-6:
+                    self._lose("the board has neither begun nor refused a move")
                 return
 
     def stop(self) -> None:

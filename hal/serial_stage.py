@@ -38,6 +38,8 @@ _CLOSED_S = 0.5
 _REOPEN_S = 5.0
 # A board that has not answered for so long is taken for lost.
 _SILENCE_S = 1.0
+# How much longer than planned the way from the switch to the usable rail may take.
+_ENTERING_S = 2.0
 # A second time within this time is not chance any more.
 _PARDON_S = 600.0
 # How often somebody who may want to end a long wait is asked.
@@ -199,9 +201,15 @@ class SerialStage(ABC):
             raise
         self._homed_at_s = now()
         if self._settings.offset_mm > 0:
-            end = self.description.travel_mm if self._settings.inverted else 0.0
-            if not self.move_to(end, deadline_s).arrived:
-                raise StageError("the carriage did not get from its switch to the usable rail")
+            self._enter_rail(deadline_s)
+
+    def _enter_rail(self, deadline_s: float) -> None:
+        """Go from the switch to the near end of the usable rail."""
+        stage, offset = self.description, self._settings.offset_mm
+        within = stage.latency_s + stage.motion_time_s(offset) + stage.settling_s + _ENTERING_S
+        end = stage.travel_mm if self._settings.inverted else 0.0
+        if not self.move_to(end, min(deadline_s, self._clock.now() + within)).arrived:
+            self._lose("the carriage did not get from its switch to the usable rail in time")
 
     def _require_leave_to_home(self) -> None:
         """Raise StageError unless homing is allowed, or somebody agrees to it: once for all."""

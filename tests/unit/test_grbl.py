@@ -340,6 +340,16 @@ def test_a_move_that_is_late_goes_on_and_where_tells_how_it_went() -> None:
     desk.line.assert_consumed()
 
 
+def test_a_way_to_the_usable_rail_that_does_not_end_is_given_up_soon() -> None:
+    desk = Desk(*greeting(), *HOMING, (MOVE % b"-7.0000", [b"ok"]), offset_mm=5.0)
+    desk.stage.connect(desk.soon())
+    begun = desk.clock.now()
+    with pytest.raises(StageLostError, match="from its switch to the usable rail"):
+        desk.stage.home(desk.soon(3600.0))
+    assert desk.clock.now() - begun < 5.0
+    desk.line.assert_consumed()
+
+
 def test_an_ok_that_was_garbled_does_not_hold_the_stage_up() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"o\xffk"]))
@@ -366,16 +376,26 @@ def test_an_idle_board_that_has_not_begun_to_move_is_not_taken_for_standing() ->
     desk.line.assert_consumed()
 
 
-def test_a_move_that_the_board_never_got_is_given_up_after_a_while() -> None:
+def test_a_move_that_is_neither_begun_nor_answered_loses_the_stage_as_it_may_still_come() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-52.0000", []))
     assert not desk.stage.move_to(50.0, desk.soon(0.01)).arrived
-    for standing in (False, False, True):
+    for _ in range(2):
         desk.line.extend((b"?", [status("Idle", -2.0)]))
-        arrival = desk.stage.where(desk.soon(0.5))
-        assert arrival.arrived == standing
-        assert arrival.position_mm == 0.0
+        assert not desk.stage.where(desk.soon(0.5)).arrived
         desk.clock.sleep_until(desk.soon(0.4))
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    with pytest.raises(StageLostError, match="neither begun nor refused"):
+        desk.stage.where(desk.soon(0.5))
+    with pytest.raises(StageLostError):
+        desk.stage.move_to(1.0, desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_confirmed_move_whose_place_is_not_told_is_no_arrival() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", []))
+    assert not desk.stage.move_to(10.0, desk.soon(0.1)).arrived
     desk.line.assert_consumed()
 
 

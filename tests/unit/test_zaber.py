@@ -365,6 +365,21 @@ def test_an_inverted_rail_with_an_offset_lies_within_the_limits() -> None:
     desk.finish()
 
 
+def test_a_way_to_the_usable_rail_that_does_not_end_is_given_up_soon() -> None:
+    desk = Desk(offset_mm=10.0)
+    desk.expects_greeting()
+    desk.expects_homing()
+    desk.expects("get pos", "OK IDLE -- 0")
+    desk.expects("move abs 10000", "OK BUSY -- 0")
+    for _ in range(60):
+        desk.expects("get pos", (0.05, "OK BUSY -- 5000"))
+    desk.stage.connect(desk.soon())
+    begun = desk.clock.now()
+    with pytest.raises(StageLostError, match="from its switch to the usable rail"):
+        desk.stage.home(desk.soon(3600.0))
+    assert desk.clock.now() - begun < 5.0
+
+
 def test_a_rail_counted_down_from_its_positive_end() -> None:
     desk = homed_desk(homing_direction="positive", position=100_000)
     desk.expects("get pos", "OK IDLE -- 100000")
