@@ -35,17 +35,32 @@ class Episode:
         return float(self.reward.sum()) - movement_cost * self.trajectory.travel
 
 
-def play(config: Config, world: RewardMap, *, seed: int = 0, meter: bool = False) -> Episode:
+def play(
+    config: Config,
+    world: RewardMap,
+    *,
+    seed: int = 0,
+    meter: bool = False,
+    late: NDArray[np.bool_] | None = None,
+) -> Episode:
     """Run the config's policy over a map. `meter` also measures how the surface moves (Lemma 2)."""
     survey = Survey(world.survey_position, world.survey_reward)
     policy = make_policy(config, survey, seed=seed)
-    return play_policy(config, policy, world, meter=meter)
+    return play_policy(config, policy, world, meter=meter, late=late)
 
 
 def play_policy(
-    config: Config, policy: Policy, world: RewardMap, *, meter: bool = False
+    config: Config,
+    policy: Policy,
+    world: RewardMap,
+    *,
+    meter: bool = False,
+    late: NDArray[np.bool_] | None = None,
 ) -> Episode:
-    """Run a policy over a map, as Algorithm 1 has it: observe at x_t, decide x_{t+1}."""
+    """Run a policy over a map, as Algorithm 1 has it: observe at x_t, decide x_{t+1}.
+
+    The rewards of `late` slots are known a slot later, as those of a radio that sends in blocks.
+    """
     grid, slots = Grid.from_config(config), world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
     surface_meter = SurfaceMeter() if meter and isinstance(policy, MoveUCB) else None
@@ -53,7 +68,10 @@ def play_policy(
     for t in range(slots):
         g = _reward_at(world.reward[t], grid, x)
         r = g + float(world.noise[t])
-        policy.observe(t + 1, x, r)
+        if late is not None and t > 0 and late[t - 1]:
+            policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
+        if late is None or not late[t]:
+            policy.observe(t + 1, x, r)
         decision = policy.decide(t + 1, x)
         position[t], reward[t], observed[t] = x, g, r
         target[t], after[t], shortfall[t] = decision.target, decision.position, decision.shortfall

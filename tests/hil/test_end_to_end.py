@@ -44,6 +44,7 @@ def test_the_daemon_on_the_virtual_bench_meets_the_simulated_world(tmp_path: Pat
     assert abs(seed["probe_bias"]) < 0.02
     assert seed["probe_error"] < 0.05
     assert 0 < seed["fixed"] <= 3
+    assert abs(seed["lateness"]) < 0.5
     assert list(tmp_path.iterdir()) == [kept]
     assert {file.name for file in kept.iterdir()} == {"3-serial.sqlite", "3-sim.sqlite"}
 
@@ -88,7 +89,8 @@ def test_a_config_that_cannot_run_is_told_by_the_process_that_refuses_it(tmp_pat
 def test_bars_are_about_the_mean_of_rewards_and_the_worst_of_seeds() -> None:
     good = Comparison(
         seed=1, slots=2000, late=3, late_rewards=1900, without_reward=3, faults=0,
-        serial=2.0, sim=1.95, fixed=1.0, chance=0.01, probe_bias=1e-4, probe_error=0.003,
+        serial=2.0, sim=1.95, fixed=1.0, lateness=0.0, chance=0.01,
+        probe_bias=1e-4, probe_error=0.003,
     )  # fmt: skip
     assert [bar.holds for bar in bars_of([good])] == [True] * 4
     late = Comparison(**{**vars(good), "late": 21})

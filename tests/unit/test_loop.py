@@ -7,6 +7,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scripted import (
     CollectScript,
     Kept,
@@ -28,6 +29,7 @@ from macontrol.controller.survey import Survey
 from macontrol.hal import (
     Arrival,
     Measurement,
+    Probe,
     ProbeError,
     StageBrokenError,
     StageError,
@@ -56,7 +58,29 @@ def take_away(into: list[Measurement]) -> CollectScript:
     return script
 
 
-def simulated(config: Config, slots: int, *, clock: VirtualClock | None = None) -> Kept:
+class LateProbe:
+    """A probe whose measurements of some slots come in the next one."""
+
+    def __init__(self, probe: Probe, is_late: NDArray[np.bool_]) -> None:
+        self._probe = probe
+        self._is_late = is_late
+        self._held: list[Measurement] = []
+        self.request, self.close = probe.request, probe.close
+
+    def collect(self, deadline_s: float) -> list[Measurement]:
+        held, self._held = self._held, []
+        for measurement in self._probe.collect(deadline_s):
+            (self._held if self._is_late[measurement.slot - 1] else held).append(measurement)
+        return held
+
+
+def simulated(
+    config: Config,
+    slots: int,
+    *,
+    clock: VirtualClock | None = None,
+    late: NDArray[np.bool_] | None = None,
+) -> Kept:
     """The same loop on the simulated bench, as `--fast` runs it."""
     clock, kept, wavelength_mm = clock or VirtualClock(), Kept(), config.physical.wavelength_mm
     world = SimulatedBench(config, clock, seed=config.run.seed)
@@ -68,7 +92,8 @@ def simulated(config: Config, slots: int, *, clock: VirtualClock | None = None) 
         region_mm=config.physical.region_length * wavelength_mm,
         stroke_mm=config.physical.rho_max * wavelength_mm,
     )
-    loop = SlotLoop(config, policy, guard, world.probe, clock, kept)
+    probe = world.probe if late is None else LateProbe(world.probe, late)
+    loop = SlotLoop(config, policy, guard, probe, clock, kept)
     loop.approach(policy.start_position)
     loop.run(slots=slots)
     return kept
@@ -94,6 +119,20 @@ class TestAsPublished:
             [r.target for r in records], episode.trajectory.target, atol=1e-9
         )
         np.testing.assert_allclose(rewards, episode.observed, atol=1e-9)
+
+    @pytest.mark.parametrize("share", [0.5, 1.0])
+    def test_replay_with_late_rewards_does_what_the_loop_does_with_them(
+        self, paper: Config, share: float
+    ) -> None:
+        config, slots = paper.replace(run__seed=5), 500
+        late = np.random.default_rng(1).random(slots) < share
+        episode = play(config, simulate_map(config, seed=5, slots=slots), seed=5, late=late)
+        records = simulated(config, slots, late=late).slots
+        np.testing.assert_allclose(
+            [r.position for r in records], episode.trajectory.position, atol=1e-9
+        )
+        prompt = play(config, simulate_map(config, seed=5, slots=slots), seed=5)
+        assert (episode.trajectory.position != prompt.trajectory.position).any()
 
     def test_a_step_actuator_follows_within_a_step(self, paper: Config) -> None:
         config = paper.replace(physical__step_mm=0.0125)

@@ -4,9 +4,10 @@ For every seed a virtual bench and the true daemon run as processes of their own
 real time: commands go over a pseudo-terminal, samples over a socket. Beside them stand the
 simulated backend with the same config and seed, and the antenna that never moves.
 
-A bandit forks at close decisions: rewards that are off by a thousandth send it another way sooner
-or later, and a run on a fading channel earns more or less by chance. How much, twins tell: runs
-on the same world whose rewards have an error as large as that of the probe.
+A radio sends in blocks, so that most rewards are used a slot late, and a bandit forks at close
+decisions: rewards that are off by a thousandth send it another way sooner or later, and a run on a
+fading channel earns more or less by chance. How much of a difference is due to either, twins tell:
+simulated runs on the same world, with the same rewards late and an error as large as the probe's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -59,6 +60,8 @@ class Comparison:
     serial: float
     sim: float
     fixed: float
+    lateness: float
+    """How much more twins earn than the simulated backend, on average and relative."""
     chance: float
     """Standard deviation of the mean reward over twins, relative."""
     probe_bias: float
@@ -277,6 +280,8 @@ def _evaluate(config: Config, seed: int, serial: _Played, sim: _Played) -> Compa
     error = reward - expected
     error_rms = float(np.sqrt(np.mean(error**2)))
     late = told["late_arrivals"] + told["late_decisions"] + told["missed_slots"]
+    twins = _twins(config, seed, columns, error_rms)
+    simulated = float(np.nanmean(sim.run.slots["reward"]))
     return Comparison(
         seed=seed,
         slots=int(told["slots"]),
@@ -285,9 +290,10 @@ def _evaluate(config: Config, seed: int, serial: _Played, sim: _Played) -> Compa
         without_reward=int(np.count_nonzero(~seen)),
         faults=int(told["stage_faults"] + told["probe_faults"]),
         serial=float(reward.mean()),
-        sim=float(np.nanmean(sim.run.slots["reward"])),
+        sim=simulated,
         fixed=float(sim.summary["fixed_antenna_reward"]),
-        chance=_chance(config, seed, int(columns["slot"][-1]), error_rms),
+        lateness=float(twins.mean() / simulated - 1.0),
+        chance=float(twins.std(ddof=1) / twins.mean()),
         probe_bias=float(error.mean() / expected.mean()),
         probe_error=error_rms,
     )
@@ -303,14 +309,18 @@ def _world(config: Config, seed: int, slots: Floats, positions: Floats) -> Float
     return rewards
 
 
-def _chance(config: Config, seed: int, slots: int, error: float) -> float:
-    """How much the mean reward of a run differs between twins, relative."""
+def _twins(config: Config, seed: int, run: Mapping[str, Any], error: float) -> Floats:
+    """The mean rewards of simulated runs that are late where a run was, and err as its probe."""
+    slots = int(run["slot"][-1])
+    late = np.zeros(slots, dtype=bool)
+    late[run["slot"][run["late"]] - 1] = True
     world, rng = simulate_map(config, seed, slots), np.random.default_rng(seed)
     means = []
     for _ in range(TWINS):
         noise = world.noise + error * rng.standard_normal(slots)
-        means.append(play(config, replace(world, noise=noise), seed=seed).reward.mean())
-    return float(np.std(means, ddof=1) / np.mean(means))
+        twin = play(config, replace(world, noise=noise), seed=seed, late=late)
+        means.append(twin.observed.mean())
+    return np.array(means)
 
 
 def _environment() -> dict[str, str]:

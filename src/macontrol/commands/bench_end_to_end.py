@@ -4,8 +4,9 @@ For every seed a virtual bench and the daemon run in real time, with a pseudo-te
 between them, for 2000 slots of 250 ms: nine minutes, several seeds at a time. The simulated
 backend and a fixed antenna follow on the same world. Exits with 1 if a bar is missed.
 
-"by chance" is how much the mean reward of one run differs between runs on the same world whose
-rewards are off by no more than the probe's error: bandits fork at close decisions.
+Not all of a difference is the serial path's. "lateness" is what simulated runs earn more or less if
+the same rewards are used a slot late, as those of a radio are that sends in blocks; "by chance" is
+how much such runs differ if their rewards err as the probe does: bandits fork at close decisions.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def as_json(found: list[Comparison], bars: list[Bar]) -> dict[str, Any]:
 def _show(console: Console, title: str, found: list[Comparison], bars: list[Bar]) -> None:
     table = Table(title=title, title_justify="left")
     names = ("seed", "slots", "late", "faults", "serial", "sim", "fixed")
-    for name in (*names, "difference", "by chance", "probe"):
+    for name in (*names, "difference", "lateness", "by chance", "probe"):
         table.add_column(name, justify="right")
     for one in found:
         table.add_row(str(one.seed), str(one.slots), *_cells(one))
@@ -169,7 +170,8 @@ def _show(console: Console, title: str, found: list[Comparison], bars: list[Bar]
 
 def _cells(one: Comparison) -> list[str]:
     rewards = [f"{value:.3f}" for value in (one.serial, one.sim, one.fixed)]
-    shares = [f"{one.difference:+.1%}", f"± {one.chance:.1%}", f"{one.probe_bias:+.2%}"]
+    shares = [f"{one.difference:+.1%}", f"{one.lateness:+.1%}", f"± {one.chance:.1%}"]
+    shares.append(f"{one.probe_bias:+.2%}")
     return [f"{one.late_share:.2%}", str(one.faults), *rewards, *shares]
 
 
