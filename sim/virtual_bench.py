@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from math import exp2, inf
+from math import exp2, inf, isfinite, nan
 from pathlib import Path
 from typing import TypeAlias
 
@@ -104,7 +104,7 @@ class VirtualBench:
         block_bytes: int = DEBIAN_BLOCK_BYTES,
     ) -> None:
         self.world = VirtualWorld(config, clock, seed=seed)
-        self.stage = self.world.board = _virtual_stage(config, clock, link)
+        # The radio first: where another bench has its address, that one keeps its link too.
         self.radio = VirtualRadio(
             self.world.power_at,
             noise_power=10 ** (NOISE_DBFS / 10),
@@ -112,19 +112,24 @@ class VirtualBench:
             port=port,
             block_bytes=block_bytes,
             quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
+            # Who has opened the stage and not homed it has yet to measure the noise floor.
+            is_new_run=lambda: self.stage.is_newly_opened,
             seed=seed,
             clock=clock,
         )
+        try:
+            self.stage = self.world.board = _virtual_stage(config, clock, link)
+        except OSError:
+            self.radio.close()
+            raise
 
     def do(self, command: str) -> None:
         """Carry out a command such as "unplug" or "lose 1.5"; ValueError if there is none such."""
-        name, _, amount = command.partition(" ")
+        name, amount = parse_command(command)
         if name == "drift":
             self.world.drift()
-        elif name in FAULTS:
-            FAULTS[name](self, float(amount or 1.0))
         else:
-            raise ValueError(f"no such command; there are: drift, {', '.join(FAULTS)}")
+            FAULTS[name](self, amount)
 
     def __enter__(self) -> VirtualBench:
         self.stage.start()
@@ -171,6 +176,20 @@ FAULTS: dict[str, Fault] = {
     "unmute": lambda bench, _: _transmit(bench, True),
 }
 """What can go wrong, by name, with a number (millimetres or seconds) where one is needed."""
+
+
+def parse_command(command: str) -> tuple[str, float]:
+    """A command's name and its number, 1 if none is given; ValueError if there is none such."""
+    name, _, text = command.partition(" ")
+    if name != "drift" and name not in FAULTS:
+        raise ValueError(f"no such command; there are: {', '.join(FAULTS)}, drift; quit ends it")
+    try:
+        amount = float(text or 1.0)
+    except ValueError:
+        amount = nan
+    if not isfinite(amount):
+        raise ValueError(f"{text!r} is not a number of millimetres or seconds")
+    return name, amount
 
 
 def _virtual_stage(config: Config, clock: Clock, link: Path | None) -> VirtualGrbl | VirtualZaber:

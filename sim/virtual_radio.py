@@ -77,6 +77,7 @@ class VirtualRadio:
         host: str = "127.0.0.1",
         port: int = 0,
         quiet_first_s: float = 0.0,
+        is_new_run: Callable[[], bool] = lambda: False,
         rest_s: float = 0.0,
         seed: int = 0,
         clock: Clock | None = None,
@@ -86,14 +87,15 @@ class VirtualRadio:
         Without a carrier the tone is an eighth of the sample rate above wherever the client
         tunes. The noise power is what a client sees at the reference gain, with the noise that
         rounding to bytes adds. The transmitter is silent for `quiet_first_s` after the first
-        client has come, so that it can measure the noise floor. After a client has gone, the next
-        waits `rest_s` (Debian's server: 5 s).
+        client has come, or any that begins a new run, so that it can measure the noise floor.
+        After a client has gone, the next waits `rest_s` (Debian's server: 5 s).
         """
         self._power = power
         self._noise_amplitude = np.float32(max(noise_power - _ROUNDING_POWER, 0.0) ** 0.5)
         self._carrier_hz = carrier_hz
         self._block = max(1, block_bytes // 2)
         self._quiet_first_s = quiet_first_s
+        self._is_new_run = is_new_run
         self._rest_s = rest_s
         self._clock: Clock = _Monotonic() if clock is None else clock
         self._rng = np.random.default_rng(seed)
@@ -190,7 +192,7 @@ class VirtualRadio:
         client.settimeout(_LOOK_EVERY_S)
         client.sendall(self.header)
         now = self._clock.now
-        if self._quiet_until_s is None:
+        if self._quiet_until_s is None or self._is_new_run():
             self._quiet_until_s = now() + self._quiet_first_s
         unparsed = b""
         rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0

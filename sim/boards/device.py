@@ -34,6 +34,8 @@ class VirtualDevice(ABC):
         """The lines the device has taken up, for tests to look at."""
         self.blind_moves = 0
         """How many motions it was told to make without having been homed."""
+        self.is_newly_opened = False
+        """Whether it has not been told to home since somebody opened its port."""
 
     @abstractmethod
     def position_at(self, moment: float) -> float:
@@ -114,6 +116,7 @@ class VirtualDevice(ABC):
         was_open = self._wire.is_open
         data = self._wire.wait(until_s)
         if self._wire.is_open and not was_open:
+            self.is_newly_opened = True
             self._opened()
         if not self._hanging:
             self._receive(data)

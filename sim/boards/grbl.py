@@ -212,6 +212,7 @@ class VirtualGrbl(GrblProgram):
         if not self.settings[22]:
             raise Refused(5)
         self._state = "Home"
+        self.is_newly_opened = False
         if axes and not (self._single_axis_homing and axes in ("X", "Y", "Z")):
             if self._dialect == "grblhal":
                 self._state = "Idle"

@@ -23,7 +23,12 @@ class VirtualPort:
     """The device's end of the wire. Whoever talks to the device opens `name`."""
 
     def __init__(self, clock: Clock, link: Path | None = None) -> None:
-        """`link` is a name that stays the same when the port is plugged in again."""
+        """`link` is a name that stays the same when the port is plugged in again.
+
+        FileExistsError if something of that name is there that is not a link.
+        """
+        if link is not None and os.path.lexists(link) and not link.is_symlink():
+            raise FileExistsError(f"{link} is there already; choose another name for the port")
         self._clock = clock
         self._link = link
         self._master = -1
@@ -59,7 +64,9 @@ class VirtualPort:
             os.close(self._master)
         self._master, self.is_open = -1, False
         if self._link is not None:
-            self._link.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                if os.readlink(self._link) == self._terminal:  # else it is another's by now
+                    self._link.unlink()
         self.drop_unsent()
 
     def close(self) -> None:

@@ -272,6 +272,7 @@ class VirtualZaber(VirtualDevice):
         speed = self.settings["limit.approach.maxspeed"] / _SPEED_UNIT * self._microstep_mm
         here, true = self._axis.counted.position_at(begin), self._axis.true.position_at(begin)
         self._homing = True
+        self.is_newly_opened = False
         self._set_out(here - true, begin, profile(speed, self._acceleration()))
 
     def _make_way(self) -> float:

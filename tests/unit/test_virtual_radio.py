@@ -160,3 +160,21 @@ def test_the_transmitter_is_silent_for_the_first_client_at_first() -> None:
         with connect(radio) as client:
             data = receive(client, 12 + 20_000)[12:]
         assert db(np.frombuffer(data, np.uint8).reshape(-1, 2)) < -28
+
+
+def test_it_is_silent_again_for_a_client_that_begins_a_new_run() -> None:
+    begins = False
+    with VirtualRadio(
+        lambda _: 0.1, noise_power=1e-3, quiet_first_s=0.3, is_new_run=lambda: begins
+    ) as radio:
+
+        def level() -> float:
+            with connect(radio) as client:
+                data = receive(client, 12 + 20_000)[12:]
+            return db(np.frombuffer(data, np.uint8).reshape(-1, 2))
+
+        assert level() < -28
+        time.sleep(0.4)
+        assert level() > -12
+        begins = True
+        assert level() < -28

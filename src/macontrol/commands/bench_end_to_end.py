@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the run files there")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    add_config_arguments(parser, policy=True)
+    add_config_arguments(parser, policy=True, preset=PRESET)
 
 
 def main(arguments: argparse.Namespace) -> int:

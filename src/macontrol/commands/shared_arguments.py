@@ -15,14 +15,16 @@ from macontrol.config.probe_settings import parse_probe_option
 POLICIES = ("moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed")
 
 
-def add_config_arguments(parser: argparse.ArgumentParser, *, policy: bool = False) -> None:
+def add_config_arguments(
+    parser: argparse.ArgumentParser, *, policy: bool = False, preset: str = "paper"
+) -> None:
     """--config, --preset, --set and, where it makes sense, --policy."""
     group = parser.add_argument_group("configuration")
     group.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings")
     group.add_argument(
         "--preset",
         metavar="NAME",
-        help=f"what to start from: {', '.join(preset_names())} (default: paper)",
+        help=f"what to start from: {', '.join(preset_names())} (default: {preset})",
     )
     group.add_argument(
         "--set",

@@ -8,9 +8,12 @@ The channel stands still for the survey, and drifts from --still seconds on. Wit
 drifts from the very slot 1 of a controller that is started with that socket as its NOTIFY_SOCKET,
 as a service manager would: then a run sees the world of `--backend sim`, slot by slot.
 
+Whenever a controller starts, the transmitter is silent until its noise floor is measured.
+
 Faults come on demand, as lines on standard input: unplug, plug, reset, alarm, hang, garbage,
-lose MM, slow S, stick, release, stall S, drop, clip S, mute, unmute, drift, quit; or on schedule,
-as lines "SECONDS COMMAND" in a file given with --faults.
+lose MM, slow S, stick, release of the stage (alarm: GRBL only); stall S, drop, clip S of the radio;
+mute, unmute of the transmitter. Two more commands are drift and quit. Faults on schedule are lines
+"SECONDS COMMAND" in a file given with --faults, as in "30 unplug".
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import EADDRINUSE
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +37,8 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config.errors import InputOutputError, UsageError
 from macontrol.config.probe_settings import split_address
 from macontrol.controller.clock import WallClock
-from macontrol.sim.virtual_bench import FAULTS, VirtualBench
-from macontrol.stop_signals import StopSignals
+from macontrol.sim.virtual_bench import FAULTS, VirtualBench, parse_command
+from macontrol.stop_signals import ForcedStop, StopSignals
 
 SUMMARY = "a stage and an rtl_tcp radio that are not there, one world behind both"
 PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
@@ -62,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--faults", type=Path, metavar="FILE", help="a schedule of faults")
     parser.add_argument("--duration", type=positive_number, metavar="S", help="end by itself")
-    add_config_arguments(parser)
+    add_config_arguments(parser, preset="the stage's")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -85,8 +89,27 @@ def main(arguments: argparse.Namespace) -> int:
             config, clock, seed=config.run.seed, link=arguments.link, host=host, port=port
         )
     except OSError as error:
-        raise InputOutputError(f"the virtual bench cannot be set up: {error}") from error
-    with StopSignals() as signals, bench, _manager(arguments.notify) as manager:
+        hint = "; --rtl-tcp 127.0.0.1:0 takes a free one" if error.errno == EADDRINUSE else ""
+        raise InputOutputError(f"the virtual bench cannot be set up: {error}{hint}") from error
+    signals = StopSignals()
+    try:
+        # A controller that says it is ready begins slot 1 one slot later.
+        _serve(bench, clock, schedule, signals, arguments, config.physical.slot_duration_s)
+    except ForcedStop:
+        return 128 + signals.first
+    return 0
+
+
+def _serve(
+    bench: VirtualBench,
+    clock: WallClock,
+    schedule: list[tuple[float, str]],
+    signals: StopSignals,
+    arguments: argparse.Namespace,
+    lead_s: float,
+) -> None:
+    """Switch it on, say how to use it, and attend to it."""
+    with signals, bench, _manager(arguments.notify) as manager:
         told = "" if arguments.notify is None else f"NOTIFY_SOCKET={arguments.notify.absolute()} "
         print(
             f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
@@ -94,10 +117,7 @@ def main(arguments: argparse.Namespace) -> int:
             f"--port {bench.stage.port} --probe rtl_tcp://{bench.radio.address}",
             flush=True,
         )
-        # A controller that says it is ready begins slot 1 one slot later.
-        lead_s = config.physical.slot_duration_s
         _attend(bench, clock, sorted(schedule), signals, manager, lead_s)
-    return 0
 
 
 @contextmanager
@@ -179,5 +199,9 @@ def _read_schedule(path: Path) -> list[tuple[float, str]]:
                 f"{path}:{number}: {line!r} is not a time and a fault, as in '30 unplug'; "
                 f"faults are: {', '.join(FAULTS)}"
             )
+        try:
+            parse_command(command.strip())
+        except ValueError as error:
+            raise UsageError(f"{path}:{number}: {line!r}: {error}") from None
         schedule.append((seconds, command.strip()))
     return schedule

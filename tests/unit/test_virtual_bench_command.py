@@ -1,0 +1,106 @@
+"""`macontrol virtual-bench`: what it refuses, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from sdr import wait_until
+
+from macontrol.cli import main
+from macontrol.commands import virtual_bench
+from macontrol.config import load_config
+from macontrol.controller.clock import WallClock
+from macontrol.sim.boards.device import VirtualDevice
+from macontrol.sim.boards.grbl import VirtualGrbl
+from macontrol.sim.boards.zaber import VirtualZaber
+from macontrol.sim.virtual_bench import VirtualBench
+
+ANY_PORT = ("--rtl-tcp", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "why"),
+    [
+        ("soon unplug", "is not a time and a fault"),
+        ("20 dance", "is not a time and a fault"),
+        ("20 lose much", "'much' is not a number of millimetres or seconds"),
+        ("20 lose inf", "'inf' is not a number of millimetres or seconds"),
+    ],
+)
+def test_a_schedule_is_refused_with_the_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], schedule: str, why: str
+) -> None:
+    path = tmp_path / "faults.txt"
+    path.write_text(f"# a comment\n{schedule}\n")
+    assert main(["virtual-bench", *ANY_PORT, "--faults", str(path)]) == 64
+    error = capsys.readouterr().err
+    assert f"{path}:2: {schedule!r}" in error
+    assert why in error
+
+
+def test_a_file_is_not_taken_for_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("precious")
+    assert main(["virtual-bench", *ANY_PORT, "--link", str(path)]) == 74
+    assert f"{path} is there already; choose another name" in capsys.readouterr().err
+    assert path.read_text() == "precious"
+
+
+def test_a_second_one_at_the_same_address_leaves_the_first_its_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "stage"
+    config = load_config(None, [], preset="lab-2g4-grbl")
+    with VirtualBench(config, WallClock(), seed=1, link=link) as first:
+        to = os.readlink(link)
+        wanted = ["virtual-bench", "--rtl-tcp", first.radio.address, "--link", str(link)]
+        assert main(wanted) == 74
+        assert "--rtl-tcp 127.0.0.1:0 takes a free one" in capsys.readouterr().err
+        assert os.readlink(link) == to
+
+
+def test_a_link_that_is_another_ones_by_now_is_left_to_it(tmp_path: Path) -> None:
+    link = tmp_path / "stage"
+    first = VirtualGrbl(WallClock(), link=link)
+    with VirtualGrbl(WallClock(), link=link):
+        to = os.readlink(link)
+        first.close()
+        assert os.readlink(link) == to
+    assert not os.path.lexists(link)
+
+
+@pytest.mark.parametrize(
+    ("board", "home"), [(VirtualGrbl, b"$H\n"), (VirtualZaber, b"/1 1 01 home\n")]
+)
+def test_a_stage_knows_whether_it_was_homed_since_it_was_opened(
+    tmp_path: Path, board: type[VirtualGrbl | VirtualZaber], home: bytes
+) -> None:
+    with board(WallClock(), link=tmp_path / "tty") as device:
+        assert not device.is_newly_opened
+        for _ in range(2):
+            _open_and_home(device, home)
+            wait_until(lambda: not device._wire.is_open)
+
+
+def _open_and_home(device: VirtualDevice, home: bytes) -> None:
+    port = os.open(device.port, os.O_RDWR | os.O_NOCTTY)
+    try:
+        wait_until(lambda: device.is_newly_opened)
+        wait_until(lambda: os.write(port, home) > 0 and not device.is_newly_opened)
+    finally:
+        os.close(port)
+
+
+def test_a_second_signal_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def twice(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(virtual_bench, "_attend", twice)
+    assert main(["virtual-bench", *ANY_PORT]) == 128 + signal.SIGTERM
+    assert "Traceback" not in capsys.readouterr().err
