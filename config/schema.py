@@ -26,6 +26,8 @@ KernelName: TypeAlias = Literal["physics", "se", "const-se", "nonoscillatory"]
 
 # Far beyond anything physical, and low enough that no product of a few of them overflows.
 _LARGEST = 1e15
+_IMPLAUSIBLE = 100.0
+"""So many times the largest reward is a broken probe's."""
 _LARGEST_SEED = 2**63 - 1
 _LARGEST_HORIZON = 10**9
 
@@ -214,6 +216,11 @@ class Config(Section):
         paths = len(self.channel.path_powers)
         power = sum(self.channel.path_powers)
         return self.physical.transmission_share * math.log2(1 + self.reward.snr * paths * power)
+
+    @property
+    def largest_reward(self) -> float:
+        """What no working probe exceeds: rewards are rates of at most g_max, or not far above."""
+        return _IMPLAUSIBLE * self.g_max
 
     @property
     def rail_mm(self) -> float:

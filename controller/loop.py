@@ -40,8 +40,6 @@ _APPROACH_EXTRA_S = 0.2
 # A stage that is not sent anywhere is asked where it is so often: a board may lose its position, or
 # its cable, while the antenna holds.
 _LOOK_EVERY_S = 1.0
-# Rewards are rates of at most g_max; a number so many times as large is a broken probe's.
-_IMPLAUSIBLE = 100.0
 _ROUNDING_SLOTS = 1e-6
 _STALLED = "the process was stalled"
 
@@ -88,7 +86,7 @@ class SlotLoop:
         )
         self._measure_end_s = self._slot_s * (1.0 - config.timing.decision_share)
         self._rho_max = config.physical.rho_max
-        self._largest_reward = _IMPLAUSIBLE * config.g_max
+        self._largest_reward = config.largest_reward
         self._meter = SurfaceMeter() if isinstance(policy, MoveUCB) else None
         self._pending: dict[int, float] = {}
         patience_s = config.timing.fault_patience_s

@@ -35,15 +35,27 @@ def save_survey(path: Path, config: Config, survey: Survey) -> None:
 
 
 def fresh_survey(path: Path, config: Config) -> Survey | None:
-    """The survey kept in a file, if it is of this bench and not too old; otherwise None."""
+    """The survey kept in a file, if it is whole, of this bench and not too old; otherwise None."""
+    if not path.is_file():
+        return None
     try:
         with np.load(path, allow_pickle=False) as kept:
             age = time.time() - float(kept["time"])
             if not 0 <= age < config.survey.fresh_s or str(kept["bench"]) != _bench(config):
                 return None
-            return Survey(kept["position"].astype(float), kept["reward"].astype(float))
+            survey = Survey(kept["position"].astype(float), kept["reward"].astype(float))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
+    return survey if _can_be(survey, config) else None
+
+
+def _can_be(survey: Survey, config: Config) -> bool:
+    """Whether a walk along the rail can have given this."""
+    position, reward = survey.position, survey.reward
+    if position.ndim != 1 or position.shape != reward.shape or len(position) < 2:
+        return False
+    is_on_rail = (position >= 0) & (position <= config.physical.region_length)
+    return bool(is_on_rail.all() and (np.abs(reward) <= config.largest_reward).all())
 
 
 def _bench(config: Config) -> str:

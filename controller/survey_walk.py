@@ -69,6 +69,7 @@ class SurveyWalk:
         self._go_to = go_to
         self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
         self._number = _FIRST_NUMBER
+        self._largest_reward = config.largest_reward
         physical = config.physical
         self._interval_s = physical.slot_duration_s - physical.actuation_time_s
 
@@ -87,7 +88,7 @@ class SurveyWalk:
             position = self._go_to(wanted)
             for _ in range(_ATTEMPTS):
                 measurement = self._measure(is_stopped)
-                if measurement is not None and measurement.valid:
+                if measurement is not None and self._is_usable(measurement):
                     seen.append((position, measurement.reward))
                     break
             on_progress(done)
@@ -98,6 +99,9 @@ class SurveyWalk:
             )
         survey = np.array(seen or np.empty((0, 2)))
         return Survey(survey[:, 0], survey[:, 1])
+
+    def _is_usable(self, measurement: Measurement) -> bool:
+        return measurement.valid and abs(measurement.reward) <= self._largest_reward
 
     def _measure(self, is_stopped: Callable[[], bool]) -> Measurement | None:
         """One measurement; while the probe fails it is waited for, as long as patience lasts."""

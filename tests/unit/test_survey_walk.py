@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from math import nan
+from math import inf, nan
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +70,12 @@ def test_a_position_without_a_reward_is_left_out(lab: Config) -> None:
     walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position, Recorder())
     survey = walk.run([0.0, 1.0, 2.0])
     assert list(survey.position) == [0.0, 2.0]
+
+
+def test_a_reward_that_cannot_be_is_left_out(lab: Config) -> None:
+    probe = ScriptedProbe([1.0, 1e9, 1e9, 1e9, 3.0])
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position, Recorder())
+    assert list(walk.run([0.0, 1.0, 2.0]).reward) == [1.0, 3.0]
 
 
 def test_a_survey_with_too_few_rewards_is_refused(lab: Config) -> None:
@@ -165,4 +171,32 @@ class TestSurveyFile:
         path = tmp_path / "survey.npz"
         if content is not None:
             path.write_bytes(content)
+        assert fresh_survey(path, lab) is None
+
+    @pytest.mark.parametrize(
+        ("position", "reward"),
+        [
+            ([0.0, 1.2, 2.4], [1.0, nan, 2.0]),
+            ([0.0, 1.2, 2.4], [1.0, inf, 2.0]),
+            ([0.0, 1.2, 2.4], [1.0, 1e300, 2.0]),
+            ([0.0, nan, 2.4], [1.0, 3.0, 2.0]),
+            ([0.0, 99.0, -5.0], [1.0, 3.0, 2.0]),
+            ([0.0, 1.2, 2.4], [1.0, 3.0]),
+            ([[0.0, 1.2]], [[1.0, 3.0]]),
+            ([0.3], [1.0]),
+            ([], []),
+        ],
+    )
+    def test_one_that_no_walk_can_have_given_is_none(
+        self, lab: Config, tmp_path: Path, position: list[float], reward: list[float]
+    ) -> None:
+        path = tmp_path / "survey.npz"
+        save_survey(path, lab, Survey(np.array(position), np.array(reward)))
+        assert fresh_survey(path, lab) is None
+
+    def test_what_is_no_file_is_none_and_is_not_waited_for(
+        self, lab: Config, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "survey.npz"
+        os.mkfifo(path)
         assert fresh_survey(path, lab) is None
