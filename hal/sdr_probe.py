@@ -6,9 +6,9 @@ ready: neither call computes, reads, or waits for a lock that is held longer tha
 
 Of the transmission interval the guards are left out, as the stamps of samples are unsure by about
 as much. A measurement is not valid, and then carries no reward, if samples of it are missing (gap,
-overflow), are on the rails (clipping), are too few, came too late (stale) or too early after the
-radio was tuned (settling), if the noise floor is not known or was being measured, or if the radio
-does not keep its sample rate.
+overflow), are on the rails (clipping), are all the same (constant), are too few, came too late
+(stale) or too early after the radio was tuned (settling), if the noise floor is not known or was
+being measured, or if the radio does not keep its sample rate.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nan, sqrt
 from typing import Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
@@ -376,6 +377,8 @@ class SdrProbe:
             return self._explained("stale") if overdue else None
         if window.samples is None:
             return self._explained(window.reason)
+        if not np.ptp(window.samples, axis=0).any():
+            return "constant"  # any radio that works shows at least its own noise
         reading = self._reading(window.samples)
         if reading.clipped_share > settings.clipping_share:
             return "clipping"

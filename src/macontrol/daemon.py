@@ -44,7 +44,7 @@ from macontrol.display.event_log import EventLog, make_logger
 from macontrol.display.live_view import LiveView
 from macontrol.display.output import Output
 from macontrol.display.summary import print_summary, summarise
-from macontrol.hal import Backend, Clock, StageError
+from macontrol.hal import Backend, Clock, ProbeError, StageError
 from macontrol.hal.traffic_log import TrafficFile
 from macontrol.recorders import Fanout, PositionKeeper
 from macontrol.serial_bench import SerialBench, may_home
@@ -130,9 +130,9 @@ class Daemon:
             resume = self._find_resume()
             try:
                 bench = self._open_bench(closing, resume)
-            except StageError:
+            except (StageError, ProbeError):
                 if self._signals.first:
-                    return 0  # told to stop before the stage was homed
+                    return 0  # told to stop before the bench was ready
                 raise
             survey = resume.survey if resume else self._survey(bench)
             if self._signals.first and len(survey.reward) < 2:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import select
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
+from typing import TypeVar
 
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError
@@ -33,8 +36,10 @@ _SIGNAL_S = 120.0
 _LEAST_REWARD = 0.02
 _LEAST_SIGMA = 6.0
 _BEFORE_ALL_SLOTS = -1_000_000
-# How soon a signal is heard while somebody is asked.
+# How soon a signal is heard while somebody is asked, or the radio gets ready.
 _LISTENED_S = 0.1
+
+_Result = TypeVar("_Result")
 
 
 class SerialBench:
@@ -84,10 +89,10 @@ class SerialBench:
         )
         check_plan(self._config, description)
         closing.callback(self._probe.close)
-        self._probe.open()
+        self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
         if is_measured:
-            floor = self._probe.measure_noise_floor()
+            floor = self._unless_stopped(self._probe.measure_noise_floor)
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
         self._tell("homing the stage")
         self._stage.home(now() + _HOME_S, self._keep_on)
@@ -96,6 +101,22 @@ class SerialBench:
 
     def _keep_on(self) -> bool:
         return not self._is_stopped()
+
+    def _unless_stopped(self, work: Callable[[], _Result]) -> _Result:
+        """Do what may take many seconds; ProbeError soon after a signal. Then it is left alone."""
+        done: Future[_Result] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="probe-start", daemon=True).start()
+        while not self._is_stopped():
+            if wait([done], _LISTENED_S).done:
+                return done.result()
+        raise ProbeError(f"{self._probe.name}: told to stop")
 
     def _await_signal(self) -> None:
         """After the noise floor: wait until the transmitter is on."""

@@ -113,6 +113,32 @@ def reward_of(start_s: float) -> float:
     return (1 - ACTUATION_S / SLOT_S) * log2(1 + float(np.mean(powers)) / NOISE)
 
 
+def test_a_signal_while_the_radio_gets_ready_is_heard_at_once(
+    tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
+) -> None:
+    """First a server that accepts and says nothing, then a long measurement of the noise floor."""
+    measured = ("--set", 'probe.noise_floor="measure"', "--set", "probe.noise_floor_s=30")
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        address = f"127.0.0.1:{busy.getsockname()[1]}"
+        waiting = Controller(tmp_path, stage, address, "--set", "probe.connect_timeout_s=30")
+        with busy.accept()[0]:
+            _end_at_once(waiting)
+    measuring = Controller(tmp_path, stage, radio.address, *measured)
+    assert measuring.process.stdout is not None
+    assert "grbl stage" in measuring.process.stdout.readline()
+    time.sleep(2.0)
+    _end_at_once(measuring)
+    assert not any("$H" in line for line in stage.lines)
+
+
+def _end_at_once(controller: Controller) -> None:
+    controller.process.terminate()
+    begun = time.monotonic()
+    _, errors = controller.process.communicate(timeout=20.0)
+    assert (controller.process.returncode, errors) == (0, "")
+    assert time.monotonic() - begun < 3.0
+
+
 def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:

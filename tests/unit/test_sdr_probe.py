@@ -256,6 +256,24 @@ def test_samples_that_do_not_come_are_stale(bench: Bench, probe: SdrProbe) -> No
     assert collected(probe)[0].reason == "stale"
 
 
+@pytest.mark.parametrize("value", [0.0, 0.0039])
+def test_samples_that_are_all_the_same_are_no_silence_and_no_noise_floor(
+    bench: Bench, probe: SdrProbe, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A radio that is stuck must be taken neither for a bad link nor for one without noise."""
+    stuck = np.full((BLOCK, 2), value, np.float32)
+    monkeypatch.setattr(bench, "samples", lambda *_: stuck)
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.2)
+    (measurement,) = collected(probe)
+    assert (measurement.valid, measurement.reason) == (False, "constant")
+    feeder = threading.Timer(0.05, bench.run, (1.0,))
+    feeder.start()
+    with pytest.raises(ProbeError, match="noise floor not measured: constant"):
+        probe.measure_noise_floor(0.5)
+    feeder.join()
+
+
 def test_too_few_samples(bench: Bench, probe: SdrProbe) -> None:
     probe.request(1, bench.time_s, bench.time_s + 0.0149)
     probe.request(2, bench.time_s, bench.time_s - 1.0)

@@ -36,7 +36,7 @@ from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
 from macontrol.controller.survey import Survey
 from macontrol.controller.survey_file import kept_survey_path, save_survey
 from macontrol.controller.survey_walk import walk_rail
-from macontrol.hal import Backend, Clock, StageError
+from macontrol.hal import Backend, Clock, ProbeError, StageError
 from macontrol.hal.traffic_log import TrafficFile
 from macontrol.serial_bench import SerialBench, may_home
 from macontrol.sim.bench import SimulatedBench
@@ -79,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
         survey = _survey(config, console, signals, arguments)
     except ForcedStop:
         return 128 + signals.first
-    except StageError:
+    except (StageError, ProbeError):
         if not signals.first:
             raise
     if signals.first or survey is None:
