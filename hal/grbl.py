@@ -373,13 +373,16 @@ class GrblStage(SerialStage):
             if status is not None and status.state in ("Idle", "Alarm"):
                 return
         held = self._hold(self._clock.now() + _STOP_S)
+        if held is None:
+            self._send(RESET)
+            self._lose("it could not be stopped in good order")
         origin, homed_at = self._origin_mm, self._homed_at_s
         with self._handshake("it is being stopped"):
             back = self._reset(self._clock.now() + _BANNER_WAIT_S)
             after = self._ask_status(self._clock.now() + _ANSWER_S) if back else None
         if self._alarm is not None:
             self._lose(str(self._alarm))
-        if held is None or after is None or after.state != "Idle":
+        if after is None or after.state != "Idle":
             self._lose("it could not be stopped in good order")
         if abs(self._machine_mm(after) - self._machine_mm(held)) > self.axis.step_mm + 2e-3:
             self._lose("its position changed when it was stopped")

@@ -43,6 +43,8 @@ from macontrol.hal.zaber_protocol import (
 
 _ANSWER_S = 0.5
 _ATTEMPTS = 4
+# Somebody waits for the end when a lost stage is stopped.
+_BLIND_ATTEMPTS = 2
 _STOP_S = 5.0
 _LATENCY_SAMPLES = 8
 # Silence for so long in the midst of a motion is looked into.
@@ -147,18 +149,19 @@ class ZaberStage(SerialStage):
         self._bring_to_a_stand(min(deadline_s, self._clock.now() + _STOP_S))
 
     def _bring_to_a_stand(self, deadline_s: float) -> _Status:
-        """Stop it, and wait until it stands; StageError if it does not.
+        """Stop it, and wait until it stands; StageError if it does not, or falls silent.
 
         A stop is sent again only if it was not answered: one that reaches a motor while it slows
         down may halt it at once, and cost it steps.
         """
-        heard = False
-        while not heard and self._clock.now() < deadline_s:
-            heard = self._ask("stop", self._soon(deadline_s)) is not None
-        while self._clock.now() < deadline_s:
+        silent = 0
+        while silent < _ATTEMPTS and self._ask("stop", self._soon(deadline_s)) is None:
+            silent += 1
+        while silent < _ATTEMPTS and self._clock.now() < deadline_s:
             status = self._status(self._soon(deadline_s))
             if status is not None and not status.busy:
                 return status
+            silent = silent + 1 if status is None else 0
             self._listen(min(deadline_s, self._clock.now() + 10 * _SHORTEST_LOOK_S))
         raise StageError(f"{self._settings.port}: the device could not be stopped")
 
@@ -378,7 +381,7 @@ class ZaberStage(SerialStage):
         """Stop a stage whose position is not known: what its flags say does not matter."""
         self._in_handshake = True
         try:
-            for _ in range(_ATTEMPTS):
+            for _ in range(_BLIND_ATTEMPTS):
                 if self._ask("stop", self._clock.now() + _ANSWER_S) is not None:
                     return
         finally:

@@ -392,6 +392,17 @@ def test_a_move_that_is_neither_begun_nor_answered_loses_the_stage_as_it_may_sti
     desk.line.assert_consumed()
 
 
+def test_a_board_that_does_not_answer_is_not_stopped_for_long() -> None:
+    desk = moving_desk()
+    desk.line.extend((b"!", []), (b"?", []), (b"\x18", []), (b"!\x18", []))
+    begun = desk.clock.now()
+    with pytest.raises(StageLostError, match="could not be stopped"):
+        desk.stage.stop()
+    desk.stage.close()
+    assert desk.clock.now() - begun < 1.5
+    desk.line.assert_consumed()
+
+
 def test_a_confirmed_move_whose_place_is_not_told_is_no_arrival() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", []))
