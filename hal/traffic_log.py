@@ -2,11 +2,13 @@
 
 The bytes are handed to a thread that writes them, so that a slow disk holds nobody up. One line
 for each piece: seconds since the file was opened, the direction, and the bytes with everything
-that is not printable escaped.
+that is not printable escaped. A file that holds something else is not written over.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,6 +17,8 @@ from typing import TextIO
 
 from macontrol.config.errors import InputOutputError
 from macontrol.hal.clock import Clock
+
+_BEGINS = re.compile(rb" *\d+\.\d{6} [<>] ")
 
 
 class TrafficFile:
@@ -28,7 +32,8 @@ class TrafficFile:
 
     def __enter__(self) -> TrafficFile:
         try:
-            self._file: TextIO = self._path.open("w", encoding="ascii")
+            _refuse_what_is_no_log(self._path)
+            self._file: TextIO = open(self._path, "w", encoding="ascii", opener=_open_at_once)
         except OSError as error:
             raise InputOutputError(
                 f"{self._path}: the traffic cannot be written there: {error.strerror or error}"
@@ -61,3 +66,29 @@ class TrafficFile:
                         file.flush()
         except OSError:
             pass
+
+
+def _refuse_what_is_no_log(path: Path) -> None:
+    """Raise OSError if there is a file that holds something else than an earlier log."""
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(64)
+        if head and not _BEGINS.match(head):
+            raise OSError(None, "there is a file already that is no log of traffic")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting, as for a pipe's reader; never a port, which may be a stage's."""
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    try:
+        if os.isatty(file) and not any(_is_terminal(own, file) for own in range(3)):
+            raise OSError(None, "it is a serial port, or somebody else's terminal")
+        os.set_blocking(file, True)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _is_terminal(own: int, file: int) -> bool:
+    return os.isatty(own) and os.fstat(own).st_rdev == os.fstat(file).st_rdev

@@ -80,6 +80,11 @@ class TestAsProcess:
     def test_wrong_usage(self) -> None:
         assert_refused(as_process("replay"), 64, "macontrol replay: error:", "MAP.npz")
 
+    def test_one_file_for_two_things(self, tmp_path: Path) -> None:
+        file = str(tmp_path / "run.sqlite")
+        left = as_process("--backend", "serial", "--traffic", file, "--run", file)
+        assert_refused(left, 64, "--traffic and --run name the same file")
+
     def test_a_map_that_is_none(self, tmp_path: Path) -> None:
         none = tmp_path / "none.npz"
         assert_refused(as_process("replay", str(none)), 65, f"macontrol: {none}: there is no such")

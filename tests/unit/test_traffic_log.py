@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,39 @@ def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
     with TrafficFile(Path("/dev/full"), VirtualClock()) as log:
         for _ in range(1000):
             log("<", b"ok\r\n")
+
+
+def test_an_earlier_log_is_written_over_and_nothing_else_is(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.log"
+    for byte in (b"1", b"2"):
+        with TrafficFile(path, VirtualClock()) as log:
+            log("<", byte)
+    assert path.read_text() == "    0.000000 < 2\n"
+    path.write_bytes(b"SQLite format 3\0")
+    with pytest.raises(InputOutputError, match="no log"), TrafficFile(path, VirtualClock()):
+        pass
+    assert path.read_bytes() == b"SQLite format 3\0"
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(InputOutputError, match="pipe"), TrafficFile(path, VirtualClock()):
+        pass
+
+
+def test_nothing_is_written_to_a_port() -> None:
+    """It might be the stage's."""
+    board, port = os.openpty()
+    os.set_blocking(board, False)
+    try:
+        with (
+            pytest.raises(InputOutputError, match="serial port"),
+            TrafficFile(Path(os.ttyname(port)), VirtualClock()),
+        ):
+            pass
+        with pytest.raises(BlockingIOError):
+            os.read(board, 1)
+    finally:
+        os.close(board)
+        os.close(port)

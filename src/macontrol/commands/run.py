@@ -91,7 +91,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) -> None:
-    """Options that say nothing of the chosen backend are mistakes."""
+    """Options that say nothing of the chosen backend, or contradict each other, are mistakes."""
+    traffic, run = arguments.traffic, arguments.run
+    if traffic is not None and run is not None and traffic.resolve() == run.resolve():
+        raise UsageError("--traffic and --run name the same file; give each its own")
     if not serial:
         refuse_bench_arguments(arguments)
         return
