@@ -55,7 +55,7 @@ class Tally:
         self.rewards = 0
         self.reward_sum = 0.0
         self.recent_reward = nan
-        """A moving average of the reward, over about a hundred slots."""
+        """A moving average of the reward, over about a hundred slots; of all of them at first."""
         self.travel = 0.0
         self.switches = 0
         self.transit = 0
@@ -105,7 +105,7 @@ class Tally:
         if isnan(self.recent_reward):
             self.recent_reward = reward
         else:
-            self.recent_reward += 0.01 * (reward - self.recent_reward)
+            self.recent_reward += max(0.01, 1 / self.rewards) * (reward - self.recent_reward)
 
     def aim(self, target: float, next_position: float, shortfall: float) -> None:
         """Take in what was decided."""

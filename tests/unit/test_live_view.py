@@ -66,7 +66,7 @@ def test_a_picture_shows_what_the_run_is_about() -> None:
         "measure",
         "decide",
         "300 µs",
-        "slot 3: missed-slots: the process was stalled 5",
+        "slot 3: missed-slots: the process was stalled, 5 slots",
         "●",
         "○",
         "█",
@@ -186,3 +186,19 @@ def test_the_view_does_not_hear_the_runs_signals(
 
 def test_a_view_never_started_can_be_closed() -> None:
     LiveView(played(), FACTS).close()
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (Event(5, 0.0, EventKind.RECOVERY, "the stage works again", 9.214), "again after 9.21 s"),
+        (Event(5, 0.0, EventKind.HOMING, "homed again", 3.43), "homed again, in 3.43 s"),
+        (Event(5, 0.0, EventKind.LATE_ARRIVAL, "not there", 0.0463), "there, 0.0463 s late"),
+        (Event(5, 0.0, EventKind.SURVEY, "61 samples, sigma_f", 0.52), "sigma_f 0.52"),
+        (Event(5, 0.0, EventKind.STAGE_FAULT, "silent"), "slot 5: stage-fault: silent"),
+    ],
+)
+def test_an_events_number_is_told_with_its_unit(event: Event, told: str) -> None:
+    view = LiveView(Tally(3.0), FACTS)
+    view.hand_over(event)
+    assert view._events[0].endswith(told)

@@ -75,7 +75,17 @@ class TestTally:
             tally.see(reward)
         assert tally.mean_reward == 3.0
         assert tally.reward == 6.0
-        assert tally.recent_reward == pytest.approx(1 + 0.01 + 0.01 * (6 - 1.01))
+        assert tally.recent_reward == pytest.approx(3.0)
+
+    def test_the_recent_reward_forgets_what_is_long_ago(self) -> None:
+        tally = Tally(3.0)
+        for reward in 100 * [1.0]:
+            tally.see(reward)
+        tally.see(2.0)
+        assert tally.recent_reward == pytest.approx(1.01)
+        for reward in 1000 * [2.0]:
+            tally.see(reward)
+        assert tally.recent_reward == pytest.approx(2.0, abs=1e-4)
 
     def test_switches_and_transit(self) -> None:
         tally = Tally(3.0)

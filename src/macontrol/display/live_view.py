@@ -36,6 +36,14 @@ _NOT_FOR_THE_VIEW = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BARS = "▁▂▃▄▅▆▇█"
 # With some radios every reward is a slot late, and is used all the same.
 _NOT_SHOWN = (EventKind.START, EventKind.LATE_REWARD)
+# How the number that goes with an event is told.
+_VALUES = {
+    EventKind.MISSED: ", {:.0f} slots",
+    EventKind.RECOVERY: " after {:.3g} s",
+    EventKind.HOMING: ", in {:.3g} s",
+    EventKind.LATE_ARRIVAL: ", {:.3g} s late",
+    EventKind.LATE_DECISION: ", {:.3g} s late",
+}
 
 
 class LiveView(Recorder):
@@ -62,7 +70,8 @@ class LiveView(Recorder):
 
     def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
         if isinstance(item, Event) and item.kind not in _NOT_SHOWN:
-            value = "" if item.value is None else f" {item.value:.3g}"
+            form = _VALUES.get(item.kind, " {:.3g}")
+            value = "" if item.value is None else form.format(item.value)
             self._events.append(f"slot {item.slot}: {item.kind}: {item.detail}{value}")
 
     def close(self) -> None:
