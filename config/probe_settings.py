@@ -78,8 +78,8 @@ class ProbeSettings(Section):
         return (
             f"the transmission interval of {interval_s:g} s less its guards holds "
             f"{max(0, int(samples))} samples and probe.least_samples asks for "
-            f"{self.least_samples}; lower probe.guard_s or probe.lead_s, or raise "
-            "probe.sample_rate_hz"
+            f"{self.least_samples}; make physical.slot_duration_s longer (the lab presets "
+            "have slots of 200 and 250 ms), or lower probe.guard_s or probe.lead_s"
         )
 
 

@@ -239,7 +239,7 @@ def _why_not_open(port: str, error: Exception) -> str:
     if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
         return f"{port} is in use by another program; `fuser {port}` tells which"
     if code == errno.ENOENT:
-        return f"{port} does not exist; the boards that are plugged in are in /dev/serial/by-id"
+        return f"{port} does not exist; `macontrol devices` lists the ports that there are"
     if code in (errno.EACCES, errno.EPERM):
         return f"{port} may not be opened by this user; add it to the group dialout"
     return f"{port} cannot be opened: {error}"

@@ -218,7 +218,7 @@ class SerialStage(ABC):
         if not self._may_home:
             raise StageError(
                 "the stage must be homed before it moves, and nobody has agreed to it: "
-                'stage.homing is "ask"; agree when asked, or set it to "allow"'
+                'stage.homing is "ask"; agree when asked, give --yes, or set it to "allow"'
             )
 
     @property
@@ -416,7 +416,7 @@ class SerialStage(ABC):
 
     def _lose_line(self, error: LineLostError) -> NoReturn:
         self._close_line()
-        self._forget_position(str(error))
+        self._forget_position(str(error).removeprefix(f"{self._settings.port}: "))
         raise error
 
     def _give_up(self, why: str) -> NoReturn:

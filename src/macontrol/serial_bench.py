@@ -36,6 +36,7 @@ _SIGNAL_S = 120.0
 _LEAST_REWARD = 0.02
 _LEAST_SIGMA = 6.0
 _BEFORE_ALL_SLOTS = -1_000_000
+_HOMING = "homing the stage"
 # How soon a signal is heard while somebody is asked, or the radio gets ready.
 _LISTENED_S = 0.1
 
@@ -60,9 +61,14 @@ class SerialBench:
         self._clock = clock
         self._tell = tell
         driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
-        self._stage: SerialStage = driver(
-            config.stage, clock, confirm_homing=confirm_homing, log=log
-        )
+
+        def confirm() -> bool:
+            agreed = confirm_homing()
+            if agreed:
+                tell(_HOMING)
+            return agreed
+
+        self._stage: SerialStage = driver(config.stage, clock, confirm_homing=confirm, log=log)
         radio = SoapyStream if config.probe.driver == "soapy" else RtlTcpStream
         stream: IQStream = radio(config.probe, clock)
         share = config.physical.transmission_share
@@ -85,7 +91,8 @@ class SerialBench:
         self._tell(
             f"{self._config.stage.driver} stage on {description.name}: "
             f"{description.travel_mm:.1f} mm, "
-            f"{description.speed_mm_per_s:g} mm/s, answers in {description.latency_s * 1e3:.1f} ms"
+            f"{description.speed_mm_per_s:g} mm/s, "
+            f"{description.latency_s * 1e3:.1f} ms of overhead a move"
         )
         check_plan(self._config, description)
         closing.callback(self._probe.close)
@@ -94,7 +101,8 @@ class SerialBench:
         if is_measured:
             floor = self._unless_stopped(self._probe.measure_noise_floor)
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
-        self._tell("homing the stage")
+        if self._config.stage.homing == "allow":  # otherwise nobody has agreed yet
+            self._tell(_HOMING)
         self._stage.home(now() + _HOME_S, self._keep_on)
         if is_measured:
             self._await_signal()
@@ -176,5 +184,9 @@ def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) ->
     )
     while not is_stopped():
         if select.select([sys.stdin], [], [], _LISTENED_S)[0]:
-            return sys.stdin.readline().strip().lower() in ("y", "yes")
+            answer = sys.stdin.readline()
+            if not answer.endswith("\n"):  # the end of the input: no line was ended
+                print(flush=True)
+            return answer.strip().lower() in ("y", "yes")
+    print(flush=True)
     return False

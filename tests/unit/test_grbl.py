@@ -182,7 +182,7 @@ def test_nothing_is_homed_without_leave() -> None:
     desk = Desk(*greeting(), homing="ask")
     desk.confirmed = False
     desk.stage.connect(desk.soon())
-    with pytest.raises(StageError, match="nobody has agreed"):
+    with pytest.raises(StageError, match=r"nobody has agreed.*give --yes"):
         desk.stage.home(desk.soon())
     with pytest.raises(StageError, match="not homed"):
         desk.stage.move_to(1.0, desk.soon())
@@ -551,6 +551,8 @@ def test_an_unplugged_board_is_closed_at_once() -> None:
     with pytest.raises(StageLostError, match="gone"):
         desk.stage.move_to(10.0, desk.soon())
     assert not desk.line.is_open
+    with pytest.raises(StageLostError, match=r"^/dev/ttyTEST: the port is gone; it must be"):
+        desk.stage.move_to(10.0, desk.soon())
 
 
 # -- Stopping ---------------------------------------------------------------------------------
