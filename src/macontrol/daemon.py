@@ -7,6 +7,7 @@ import time
 import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,10 @@ from macontrol.display.event_log import EventLog, make_logger
 from macontrol.display.live_view import LiveView
 from macontrol.display.output import Output
 from macontrol.display.summary import print_summary, summarise
+from macontrol.display.survey_progress import survey_progress
 from macontrol.hal import Backend, Clock, ProbeError, StageError
 from macontrol.hal.traffic_log import TrafficFile
-from macontrol.recorders import Fanout, PositionKeeper
+from macontrol.recorders import Fanout, PositionKeeper, Teller
 from macontrol.serial_bench import SerialBench, may_home
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.regret import MAX_REGRET_SLOTS, regret_of_run
@@ -121,7 +123,7 @@ class Daemon:
 
     def _run(self) -> int:
         options = self._options
-        forced = False
+        forced, failure = False, None
         with ExitStack() as closing:
             closing.enter_context(self._signals)
             closing.callback(self._notifier.close)
@@ -132,11 +134,13 @@ class Daemon:
                 bench = self._open_bench(closing, resume)
             except (StageError, ProbeError):
                 if self._signals.first:
-                    return 0  # told to stop before the bench was ready
+                    self._note("stopped before the bench was ready")
+                    return 0
                 raise
             survey = resume.survey if resume else self._survey(bench)
-            if self._signals.first and len(survey.reward) < 2:
-                return 0  # told to stop before the rail was walked
+            if survey is None:
+                self._note("stopped before the rail was walked")
+                return 0
             loop, policy = self._make_loop(bench, survey, resume)
             self._start_recording(closing, survey, resume)
             self._start_display(closing, loop.tally)
@@ -146,8 +150,7 @@ class Daemon:
             except ForcedStop:
                 forced, why = True, "forced"
             except MacontrolError as error:
-                why = str(error)
-                raise
+                failure, why = error, str(error)
             except Exception as error:
                 why = "internal error"
                 self._tell(EventKind.INTERNAL, "".join(traceback.format_exception(error)))
@@ -157,6 +160,8 @@ class Daemon:
                     loop.halt()
                 self._notifier.stopping()
                 self._tell(EventKind.STOP, why)
+        if failure is not None and loop.tally.slots == 0:
+            raise failure
         summary = summarise(loop.tally, self._theory(policy, loop.tally))
         self._add_simulated_facts(summary)
         if self._run_file is not None:
@@ -164,6 +169,8 @@ class Daemon:
             summary["records_written"] = self._run_file.written
             summary["records_lost"] = self._run_file.lost
         self._show(summary)
+        if failure is not None:
+            raise failure
         return 128 + self._signals.first if forced else 0
 
     def _find_resume(self) -> Resume | None:
@@ -215,8 +222,11 @@ class Daemon:
         self._plan = FaultPlan(*options.faults)
         return FaultyBackend(self._simulated, self._plan, self._clock)
 
-    def _survey(self, bench: Backend) -> Survey:
-        """What is known before slot 1: by the bench, from a fresh file, or by walking the rail."""
+    def _survey(self, bench: Backend) -> Survey | None:
+        """What is known before slot 1: by the bench, from a fresh file, or by walking the rail.
+
+        None if told to stop on the way.
+        """
         config, wavelength_mm = self._config, self._config.physical.wavelength_mm
         positions = np.array(config.survey_positions)
         rewards = bench.prior_survey([float(x) * wavelength_mm for x in positions])
@@ -227,12 +237,19 @@ class Daemon:
             self._note(f"survey: {len(survey.reward)} samples from {kept}")
             return survey
         self._note(f"survey: walking the rail, {len(positions)} positions")
-        survey = walk_rail(
-            config, bench, self._clock, self._hub, is_stopped=lambda: bool(self._signals.first)
-        )
-        if not self._signals.first:
-            with suppress(InputOutputError):
-                save_survey(kept, config, survey)
+        with survey_progress(len(positions), shown=self._output.is_terminal) as on_progress:
+            survey = walk_rail(
+                config,
+                bench,
+                self._clock,
+                Teller(self._note),
+                is_stopped=lambda: bool(self._signals.first),
+                on_progress=on_progress,
+            )
+        if self._signals.first:
+            return None
+        with suppress(InputOutputError):
+            save_survey(kept, config, survey)
         return survey
 
     def _confirm_homing(self) -> bool:
@@ -384,7 +401,8 @@ class Daemon:
         if self._notifier.enabled and boundary_s >= self._status_due_s:
             self._status_due_s = boundary_s + _STATUS_EVERY_S
             self._notifier.status(
-                f"slot {tally.slot}, reward {tally.recent_reward:.3f}, {tally.late} late"
+                f"slot {tally.slot}, {tally.late} late"
+                + ("" if isnan(tally.recent_reward) else f", reward {tally.recent_reward:.3f}")
             )
 
     def _throttle(self) -> None:

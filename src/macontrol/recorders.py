@@ -1,8 +1,9 @@
-"""Recorders of the daemon's own: one that hands on, one that keeps positions for the regret."""
+"""Recorders of the command line's own: to hand on, to tell, to keep positions for the regret."""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
 from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
 
@@ -19,6 +20,17 @@ class Fanout(Recorder):
     def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
         for recorder in self._recorders:
             recorder.hand_over(item)
+
+
+class Teller(Recorder):
+    """Tells what happens while there is no display, as a fault in the survey."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+        if isinstance(item, Event):
+            self._tell(f"{item.kind}: {item.detail}")
 
 
 class PositionKeeper(Recorder):

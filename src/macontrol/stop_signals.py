@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Who starts a run with one of them ignored, as `nohup` does, is not stopped by it."""
+_SAME_WISH_S = 0.05
+"""The same signal again so soon is no second wish: `timeout` sends it to process and group."""
 
 
 class ForcedStop(BaseException):
@@ -21,6 +24,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.first = 0
         """The number of the signal that came first; 0 if none has come."""
+        self._first_at_s = 0.0
         self._stop: Callable[[], None] | None = None
         self._handlers = ExitStack()
 
@@ -41,8 +45,11 @@ class StopSignals:
             stop()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
         if self.first:
+            if number == self.first and now - self._first_at_s < _SAME_WISH_S:
+                return
             raise ForcedStop
-        self.first = number
+        self.first, self._first_at_s = number, now
         if self._stop is not None:
             self._stop()

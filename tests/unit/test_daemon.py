@@ -23,9 +23,10 @@ from macontrol.controller.policy import Decision
 from macontrol.controller.realtime import RealtimeReport
 from macontrol.controller.record import EventKind
 from macontrol.controller.runfile import RunFileRecorder, read_run
+from macontrol.controller.survey import Survey
 from macontrol.daemon import Daemon, RunOptions
-from macontrol.hal import Arrival, StageError
-from macontrol.sim.bench import SimulatedStage
+from macontrol.hal import Arrival, StageBrokenError, StageError
+from macontrol.sim.bench import SimulatedBench, SimulatedStage
 from macontrol.sim.campaign.episode import play
 from macontrol.sim.channel import survey_rewards
 from macontrol.sim.oracle import oracle_value
@@ -438,10 +439,45 @@ class TestEnding:
     ) -> None:
         strange(lambda: os.kill(os.getpid(), signal.SIGTERM))
         monkeypatch.setattr(
-            SimulatedStage, "close", lambda _stage: os.kill(os.getpid(), signal.SIGTERM)
+            SimulatedStage, "close", lambda _stage: os.kill(os.getpid(), signal.SIGINT)
         )
         assert Daemon(paper, options()).run() == 128 + signal.SIGTERM
         assert capfd.readouterr().err == ""
+
+    def test_a_run_that_fails_is_summed_up_before_the_cause_is_told(
+        self,
+        paper: Config,
+        strange: Callable[[Callable[[], object]], None],
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        def fail() -> None:
+            raise StageBrokenError("it is broken")
+
+        strange(fail)
+        with pytest.raises(StageBrokenError, match="it is broken"):
+            Daemon(paper, options()).run()
+        lines = log(capfd)
+        assert [line["detail"] for line in lines if line["event"] == "stop"] == ["it is broken"]
+        assert lines[-1]["slots"] == 19
+
+    def test_a_signal_while_the_rail_is_walked_leaves_neither_run_nor_survey(
+        self,
+        paper: Config,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        def walk(*_: object, on_progress: Callable[[int], None], **__: object) -> Survey:
+            on_progress(3)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return Survey(np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0]))
+
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        monkeypatch.setattr(SimulatedBench, "prior_survey", lambda *_: None)
+        monkeypatch.setattr(daemon_module, "walk_rail", walk)
+        assert Daemon(paper, options(run_file=tmp_path / "run.sqlite")).run() == 0
+        assert "stopped before the rail was walked" in capfd.readouterr().out
+        assert list(tmp_path.rglob("*.*")) == []
 
     def test_a_signal_during_the_survey_is_not_forgotten(
         self, paper: Config, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -493,6 +529,8 @@ class TestSignals:
             os.kill(os.getpid(), signal.SIGTERM)
             signals.on_stop(lambda: called.append(1))
             assert called == [1]
+            os.kill(os.getpid(), signal.SIGTERM)  # at once, as `timeout` does: not a second wish
+            time.sleep(0.1)
             with pytest.raises(ForcedStop), suppress(Exception):  # no handler of errors keeps it
                 os.kill(os.getpid(), signal.SIGTERM)
 

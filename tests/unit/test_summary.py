@@ -108,3 +108,8 @@ def test_a_policy_without_a_surface_is_not_judged_by_it() -> None:
     assert "Lemma 1" in text
     assert "Proposition 1" not in text
     assert "Lemma 2" not in text
+
+
+def test_the_run_files_name_is_in_one_piece() -> None:
+    path = "/a/state/folder/with/a/long/name" * 5 + "/[run].sqlite"
+    assert f"run file: {path}\n" in table({**outcome(finished()), "run_file": path})

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from macontrol.commands.shared_arguments import (
@@ -32,12 +31,13 @@ from macontrol.config import Config
 from macontrol.config.errors import InputOutputError
 from macontrol.controller.clock import VirtualClock, WallClock
 from macontrol.controller.instance import InstanceLock
-from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
 from macontrol.controller.survey import Survey
 from macontrol.controller.survey_file import kept_survey_path, save_survey
 from macontrol.controller.survey_walk import walk_rail
+from macontrol.display.survey_progress import survey_progress
 from macontrol.hal import Backend, Clock, ProbeError, StageError
 from macontrol.hal.traffic_log import TrafficFile
+from macontrol.recorders import Teller
 from macontrol.serial_bench import SerialBench, may_home
 from macontrol.sim.bench import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
@@ -106,17 +106,6 @@ def _survey(
     return survey
 
 
-class _Teller(Recorder):
-    """Tells what happens on the way, as the stage's faults."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
-        if isinstance(item, Event):
-            _say(self._console, f"{item.kind}: {item.detail}")
-
-
 def _open_bench(
     config: Config,
     clock: Clock,
@@ -158,15 +147,14 @@ def _walk(
     config: Config, bench: Backend, clock: Clock, console: Console, signals: StopSignals
 ) -> Survey:
     positions = len(config.survey_positions)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("walking the rail", total=positions)
+    with survey_progress(positions, shown=console.is_terminal, console=console) as on_progress:
         return walk_rail(
             config,
             bench,
             clock,
-            _Teller(console),
+            Teller(lambda text: _say(console, text)),
             is_stopped=lambda: bool(signals.first),
-            on_progress=lambda done: progress.update(task, completed=done),
+            on_progress=on_progress,
         )
 
 

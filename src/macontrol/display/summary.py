@@ -72,11 +72,12 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     if summary.get("faults_injected"):
         told = ", ".join(f"{count} {kind}" for kind, count in summary["faults_injected"].items())
         table.add_row("faults injected", told)
-    if summary.get("run_file"):
-        table.add_row("run file", str(summary["run_file"]))
     if summary.get("records_lost"):
         table.add_row("records lost", str(summary["records_lost"]))
     console.print(table)
+    if summary.get("run_file"):  # in one piece, to be copied
+        told = f"run file: {summary['run_file']}"
+        console.print(told, soft_wrap=True, highlight=False, markup=False)
 
 
 def _percentiles(stream: Percentiles) -> dict[str, float | None]:
