@@ -140,6 +140,7 @@ def _reason(item: Any) -> str:
     if item["type"] == "missing":
         return "is missing"
     message = str(item["msg"]).replace("Input should", "it should").rstrip(".")
+    message = message.removeprefix("Value error, ")
     return message[0].lower() + message[1:]
 
 

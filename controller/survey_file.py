@@ -61,4 +61,5 @@ def _can_be(survey: Survey, config: Config) -> bool:
 def _bench(config: Config) -> str:
     """What a survey depends on: another rail, slot, radio or sampling makes another survey."""
     tables = (config.physical, config.survey, config.stage, config.probe)
-    return json.dumps([table.model_dump() for table in tables], sort_keys=True)
+    when_to_home = {"homing", "homing_time_s", "rehome_every_s"}
+    return json.dumps([table.model_dump(exclude=when_to_home) for table in tables], sort_keys=True)

@@ -11,7 +11,7 @@ from sdr import probe_settings
 
 from macontrol.commands.shared_arguments import bench_assignments
 from macontrol.config import load_config
-from macontrol.config.errors import UsageError
+from macontrol.config.errors import ConfigError, UsageError
 from macontrol.config.probe_settings import parse_probe_option, split_address
 
 
@@ -82,6 +82,11 @@ def test_addresses(address: str, parts: tuple[str, int]) -> None:
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         split_address(address)
+
+
+def test_a_wrong_address_is_refused_in_plain_words() -> None:
+    with pytest.raises(ConfigError, match=r"probe\.address = 'x' \(.*\): 'x' is not HOST:PORT"):
+        load_config(None, ["probe.address=x"])
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,13 @@ class TestSurveyFile:
         assert list(found.reward) == [1.0, 3.0, 2.0]
         assert os.listdir(path.parent) == ["survey.npz"]
 
+    def test_how_often_the_stage_is_homed_makes_no_other_bench(
+        self, lab: Config, tmp_path: Path
+    ) -> None:
+        save_survey(tmp_path / "survey.npz", lab, self.survey)
+        other = lab.replace(stage__rehome_every_s=600.0, stage__homing="allow")
+        assert fresh_survey(tmp_path / "survey.npz", other) is not None
+
     @pytest.mark.parametrize("change", [{"survey__fresh_s": 0.0}, {"probe__gain_db": 3.0}])
     def test_a_stale_one_or_one_of_another_bench_is_not(
         self, lab: Config, tmp_path: Path, change: dict[str, float]
