@@ -49,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cold", action="store_true", help="survey anew even if an earlier run is fresh"
     )
-    parser.add_argument(
-        "--name", metavar="NAME", help="of a simulated bench: one controller each (sim)"
-    )
+    parser.add_argument("--name", metavar="NAME", help="of a simulated bench: one controller each")
     parser.add_argument(
         "--regret",
         action="store_true",
@@ -61,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--faults",
         metavar="SEED[:RATE]",
         type=_fault_plan,
-        help="make the bench fail at random, at this rate a slot (default 0.001)",
+        help="make the bench fail at random, at this rate a slot (default 0.001; sim)",
     )
     add_config_arguments(parser, policy=True)
 
