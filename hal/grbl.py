@@ -78,6 +78,8 @@ class GrblStage(SerialStage):
         self._offset_mm = 0.0
         self._origin_mm = nan
         """The machine coordinate of where it stands after homing."""
+        self._home_mm = nan
+        """The same, known even while the position is not."""
         self._target_mm = nan
         self._span_mm = (nan, nan)
         """Between these it must be, by what it was sent to do since it was last seen standing."""
@@ -233,17 +235,31 @@ class GrblStage(SerialStage):
             raise StageError(f"after homing the board should be Idle, and says {state}")
         if axis in status.pins:
             raise StageError(f"the {axis} limit switch is closed after homing; raise $27")
-        self._check_direction(self._machine_mm(status))
-        self._origin_mm = self._machine_mm(status)
+        self._check_home(self._machine_mm(status))
+        self._origin_mm = self._home_mm = self._machine_mm(status)
         self._stand_at(self._to_rail(self._origin_mm))
 
     def _break_off_homing(self) -> None:
         self._send(RESET)
 
-    def _check_direction(self, machine_mm: float) -> None:
-        """GRBL's zero is at the positive end: that tells to which end it has really gone."""
+    def _check_home(self, machine_mm: float) -> None:
+        """GRBL's zero is at the positive end: that tells to which end it has really gone.
+
+        A dialect may have it elsewhere, but at the same place every time, and not so far away
+        that the single-precision numbers of these boards leave out steps.
+        """
         axis = self.axis
         tolerance = 2 * axis.step_mm + 2e-3
+        if abs(machine_mm - self._home_mm) > tolerance:  # never the first time: that is NaN
+            raise StageError(
+                f"after homing the board says {machine_mm:.3f} mm, and the time before it said "
+                f"{self._home_mm:.3f} mm; look at the switch and what the board reports"
+            )
+        if abs(machine_mm) > axis.step_mm * 2**23:
+            raise StageError(
+                f"after homing the board says {machine_mm:.3f} mm, where its numbers do not "
+                f"resolve a step of {axis.step_mm:g} mm; correct its $100, or where it has its zero"
+            )
         at_positive = abs(machine_mm + axis.pull_off_mm) <= tolerance
         at_negative = abs(machine_mm + axis.travel_mm - axis.pull_off_mm) <= tolerance
         if at_positive != at_negative and at_positive != axis.homes_positive:

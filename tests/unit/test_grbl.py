@@ -392,6 +392,25 @@ def test_a_move_that_is_neither_begun_nor_answered_loses_the_stage_as_it_may_sti
     desk.line.assert_consumed()
 
 
+@pytest.mark.parametrize("home_mm", [1e11, -2e6])
+def test_a_home_where_no_steps_can_be_counted_is_refused(home_mm: float) -> None:
+    desk = Desk(*greeting(), (b"$H\n", [b"ok"]), (b"?", [status("Idle", home_mm)]), (b"\x18", []))
+    desk.stage.connect(desk.soon())
+    with pytest.raises(StageError, match="do not resolve a step"):
+        desk.stage.home(desk.soon())
+    assert not desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
+    desk = homed_desk()
+    desk.line.extend((b"$H\n", [b"ok"]), (b"?", [status("Idle", -40.0)]), (b"\x18", []))
+    with pytest.raises(StageError, match=r"-40\.000 mm, and the time before it said -2\.000 mm"):
+        desk.stage.home(desk.soon())
+    assert not desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
 def test_a_board_that_does_not_answer_is_not_stopped_for_long() -> None:
     desk = moving_desk()
     desk.line.extend((b"!", []), (b"?", []), (b"\x18", []), (b"!\x18", []))

@@ -662,6 +662,37 @@ class TestApproach:
         with pytest.raises(HardwareError, match="is it blocked"):
             bench.loop.approach(2.0)
 
+    def test_one_that_is_never_there_to_the_step_is_there_when_it_is_close(
+        self, paper: Config
+    ) -> None:
+        """As a stage with an encoder, which stands a step or two beside where it was sent."""
+        bench = ScriptedBench(paper, step_mm=0.00625)
+
+        def beside(stage: ScriptedStage, to: float, deadline: float) -> None:
+            assert len(stage.commands) < 1000
+            stage.position_mm = to + 0.006
+
+        bench.stage.moves = dict.fromkeys(range(1, 10_000), beside)
+        bench.loop.approach(2.0)
+        assert bench.tally.position * bench.wavelength_mm == pytest.approx(
+            2.0 * bench.wavelength_mm, abs=0.01
+        )
+        assert not bench.kept.events()
+
+    def test_one_that_does_not_move_by_strokes_of_a_step_is_given_up(
+        self, impatient: ScriptedBench
+    ) -> None:
+        bench = ScriptedBench(impatient.config, step_mm=impatient.stroke_mm)
+        at = bench.stage.position_mm
+
+        def blocked(stage: ScriptedStage, to: float, deadline: float) -> None:
+            assert len(stage.commands) < 10_000
+            stage.position_mm = at
+
+        bench.stage.moves = dict.fromkeys(range(1, 20_000), blocked)
+        with pytest.raises(HardwareError, match="is it blocked"):
+            bench.loop.approach(2.0)
+
     def test_stop_ends_it_at_the_next_stroke(self, bench: ScriptedBench) -> None:
         def stop(stage: ScriptedStage, to: float, deadline: float) -> None:
             bench.loop.stop()
