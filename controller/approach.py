@@ -1,4 +1,7 @@
-"""Before slot 1: the antenna is brought to its starting position, stroke by stroke."""
+"""Outside the slots: the antenna is brought to a position, stroke by stroke.
+
+So it gets to where a run starts, along the rail in a survey, and back from the switch after homing.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError
 # Young garbage is collected while the probe measures, once in so many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000
 _COLLECT_NEEDS_S = 1e-3
-# Before slot 1 a stroke may take a slot and this much: no longer, so that a signal is heard.
+# Outside a slot a stroke may take a slot and this much: no longer, so that a signal is heard.
 _APPROACH_EXTRA_S = 0.2
 # A stage that is not sent anywhere is asked where it is so often: a board may lose its position, or
 # its cable, while the antenna holds.
@@ -99,6 +99,14 @@ class SlotLoop:
         self._recovery = Recovery(
             guard, self._stage_patience, clock, recorder, self.tally, self._keep_on
         )
+        self._approach = Approach(
+            guard,
+            clock,
+            self._stage_patience,
+            self._recovery,
+            self.tally,
+            stroke_s=self._slot_s + _APPROACH_EXTRA_S,
+        )
 
     def stop(self) -> None:
         """Ask the loop to end after the slot it is in. Safe to call from a signal handler."""
@@ -110,16 +118,7 @@ class SlotLoop:
 
     def approach(self, position: float) -> None:
         """Before slot 1: bring the antenna to a position (wavelengths), stroke by stroke."""
-        within_s = self._slot_s + _APPROACH_EXTRA_S
-        approach = Approach(
-            self._guard,
-            self._clock,
-            self._stage_patience,
-            self._recovery,
-            self.tally,
-            stroke_s=within_s,
-        )
-        approach.run(position * self._wavelength_mm, lambda: self._stop)
+        self._approach.run(position * self._wavelength_mm, lambda: self._stop)
         reported = self._to_wavelengths(self._guard.reported_mm)
         if not isnan(reported):
             self.tally.position = reported
@@ -153,7 +152,14 @@ class SlotLoop:
                 slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
             if self._recovery.is_due:
                 stalled_by = self._recovery.run(slot)
+                self._go_back()
         return tally
+
+    def _go_back(self) -> None:
+        """After homing: bring the antenna back to where it was, without a slot for each stroke."""
+        if not self._recovery.is_needed:
+            position = min(max(self.tally.position, 0.0), self._grid.length)
+            self._approach.run(position * self._wavelength_mm, lambda: not self._keep_on())
 
     def _keep_on(self) -> bool:
         """In a long wait for the stage: give a sign of life, and say whether to go on."""

@@ -189,7 +189,7 @@ class Bench:
             bits = np.log2(1 + self.config.reward.snr * abs(channel.field(float(x))) ** 2)
             assert reward == pytest.approx(physical.transmission_share * bits, rel=0.1)
             rewarded += 1
-        assert rewarded > 15
+        assert rewarded > 10
 
 
 class Daemon:
@@ -233,14 +233,19 @@ class Daemon:
             for event in self.events[since:]
         )
 
-    def strike(self, fault: Callable[[], None], *told: str) -> None:
-        """Bring a fault about; it is told of, and then over: it works again for a while."""
+    def strike(self, fault: Callable[[], None], *told: str, is_homed: bool = True) -> None:
+        """Bring a fault about; it is told of, and then over: it works again for a while.
+
+        If it `is_homed` meanwhile, the slots go on when the antenna is back from its switch.
+        """
         since = len(self.events)
         fault()
         for detail in told:
             self.await_event("stage-fault", detail, since=since)
         self.await_event("recovery", "the stage works again", since=since)
-        CLOCK.sleep_until(CLOCK.now() + 1.0)
+        if is_homed:
+            self.await_event("missed-slots", "the stage was being recovered", since=since)
+        CLOCK.sleep_until(CLOCK.now() + 1.5)
 
     def end(self, within_s: float = 10.0) -> tuple[int, str]:
         """Wait for its end: the exit code, and what it complained of."""
@@ -308,14 +313,14 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
         daemon.await_event("stage-fault", "the board says Hold", since=since)
         board.press_start()
 
-    daemon.strike(hold)
+    daemon.strike(hold, is_homed=False)
 
     def slow() -> None:
         board.slow_down(0.3)
         CLOCK.sleep_until(CLOCK.now() + 1.5)
         board.slow_down(0.0)
 
-    daemon.strike(slow, "does not answer")
+    daemon.strike(slow, "does not answer", is_homed=False)
     since = len(daemon.events)
     steps_lost_s = CLOCK.now()
     board.lose_steps(1.0)
