@@ -23,9 +23,9 @@ _ALARM = re.compile(rb"ALARM:\s*(\d{1,3})$")
 _STATE = re.compile(rb"^[A-Z][A-Za-z]{1,9}(?::\d{1,2})?$")
 
 ALARMS = {
-    1: "a limit switch was hit (or noise on its wire); the position is lost",
+    1: "a limit switch was hit (or noise on its wire)",
     2: "a command went beyond the board's soft limits",
-    3: "it was reset in motion; the position is lost",
+    3: "it was reset in motion",
     6: "homing was broken off by a reset",
     7: "homing was broken off by the safety door",
     8: "homing failed: the limit switch did not let go after the pull-off; raise $27",

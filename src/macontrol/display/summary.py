@@ -50,10 +50,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         ("travel", f"{summary['travel']:.2f} wavelengths"),
         ("target switches", str(summary["switches"])),
         ("share of slots in transit", f"{summary['transit_share']:.1%}"),
-        (
-            "late arrivals, rewards, decisions",
-            _joined(summary, "late_arrivals", "late_rewards", "late_decisions"),
-        ),
+        ("late arrivals, decisions", _joined(summary, "late_arrivals", "late_decisions")),
+        ("rewards used a slot or more late", str(summary["late_rewards"] or "")),
         ("slots missed", str(summary["missed_slots"])),
         ("invalid measurements", str(summary["invalid_measurements"])),
         ("commands refused", str(summary["refused_commands"] or "")),
