@@ -108,7 +108,9 @@ class SurveyWalk:
         while not is_stopped():
             self._number += 1
             try:
-                seen = measure_once(self._probe, self._clock, self._number, self._interval_s)
+                seen = measure_once(
+                    self._probe, self._clock, self._number, self._interval_s, is_stopped
+                )
             except ProbeError as fault:
                 self._patience.failed(0, EventKind.PROBE_FAULT, fault)
                 self._clock.sleep_until(self._clock.now() + _WAIT_S)
@@ -118,13 +120,18 @@ class SurveyWalk:
         return None
 
 
-def measure_once(probe: Probe, clock: Clock, slot: int, interval_s: float) -> Measurement | None:
-    """One measurement from now on, numbered as a slot before slot 1; None if it does not come."""
+def measure_once(
+    probe: Probe, clock: Clock, slot: int, interval_s: float, is_stopped: Callable[[], bool]
+) -> Measurement | None:
+    """One measurement from now on, numbered as a slot before slot 1.
+
+    None if it does not come, or if nobody waits for it any more.
+    """
     start = clock.now()
     end = start + interval_s
     probe.request(slot, start, end)
     give_up = end + _LATE_S
-    while clock.now() < give_up:
+    while clock.now() < give_up and not is_stopped():
         for measurement in probe.collect(min(clock.now() + 0.1, give_up)):
             if measurement.slot == slot:
                 return measurement

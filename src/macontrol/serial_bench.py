@@ -131,7 +131,9 @@ class SerialBench:
         interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
         until, asked = self._clock.now() + _SIGNAL_S, False
         while self._clock.now() < until and not self._is_stopped():
-            seen = measure_once(self._probe, self._clock, _BEFORE_ALL_SLOTS, interval)
+            seen = measure_once(
+                self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._is_stopped
+            )
             if seen is not None and seen.valid:
                 least = max(_LEAST_REWARD, _LEAST_SIGMA * seen.uncertainty)
                 if seen.reward > least:

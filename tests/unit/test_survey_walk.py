@@ -138,6 +138,15 @@ def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Con
         walk.run([0.0, 1.0])
 
 
+def test_a_measurement_is_not_waited_for_after_a_signal(lab: Config) -> None:
+    """It may take seconds to come: a slot may be long, and a radio may stall."""
+    clock, slow = VirtualClock(), lab.replace(physical__slot_duration_s=60.0)
+    walk = SurveyWalk(slow, ScriptedProbe([None] * 9), clock, lambda x: x, Recorder())
+    survey = walk.run([0.0, 1.0], is_stopped=lambda: clock.now() >= 5.0)
+    assert len(survey.reward) == 0
+    assert clock.now() < 5.5
+
+
 def test_a_probe_that_fails_is_not_waited_for_after_a_signal(lab: Config) -> None:
     events = Events()
     walk = SurveyWalk(lab, FailingProbe([], 1000), VirtualClock(), lambda x: x, events)
