@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
+from math import ceil
 from typing import TypeVar
 
 from macontrol.config import Config
@@ -162,6 +163,13 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
             f"{config.rail_mm:.1f} mm, and the stage has {stage.travel_mm:.1f} mm; set "
             f"it to at most {longest:.4g}"
         )
+    stroke_mm = physical.rho_max * physical.wavelength_mm
+    if config.stage.inverted and stage.travel_mm > config.rail_mm + stroke_mm:
+        raise ConfigError(
+            f"stage.inverted: the rail is counted towards the switch, and after homing the stage "
+            f"would stand at {stage.travel_mm:.1f} mm, out of reach of the region's "
+            f"{config.rail_mm:.1f} mm; set stage.travel_mm to {ceil(config.rail_mm * 10) / 10:g}"
+        )
     kept_free = config.timing.guard_share + config.timing.decision_share
     interval = physical.slot_duration_s * (1 - kept_free) - physical.actuation_time_s
     if shortcoming := config.probe.shortcoming(interval):
@@ -170,7 +178,7 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
         stage,
         actuation_time_s=physical.actuation_time_s,
         slot_duration_s=physical.slot_duration_s,
-        stroke_mm=physical.rho_max * physical.wavelength_mm,
+        stroke_mm=stroke_mm,
     )
 
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from macontrol.config import load_config
 from macontrol.config.errors import ConfigError
 from macontrol.hal import StageDescription
 from macontrol.hal.slot_plan import plan_slot
+from macontrol.serial_bench import check_plan
 
 RAIL = StageDescription(
     name="rail",
@@ -95,3 +97,13 @@ def test_the_smallest_actuation_time_is_one_that_works(
     least = generous.smallest_actuation_s
     plan = plan_slot(stage, actuation_time_s=least, slot_duration_s=2 * least, stroke_mm=stroke)
     assert plan.stroke_mm == pytest.approx(stroke)
+
+
+def test_a_region_out_of_reach_of_the_switch_it_is_counted_towards_is_refused() -> None:
+    """The stage stands at the rail's high end after homing, and is moved stroke by stroke."""
+    lab = load_config(preset="lab-2g4-grbl", assignments=["stage.inverted=true"])
+    quick = replace(RAIL, speed_mm_per_s=200.0, acceleration_mm_per_s2=2000.0, settling_s=0.0)
+    with pytest.raises(ConfigError, match=r"stage\.inverted: .*set stage\.travel_mm to 299\.8"):
+        check_plan(lab, replace(quick, travel_mm=320.0))
+    assert check_plan(lab, replace(quick, travel_mm=299.8)).stroke_mm > 2.5
+    check_plan(lab.replace(stage__inverted=False), replace(quick, travel_mm=320.0))
