@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import inf, isnan, nan
 
 from macontrol.config import Config
+from macontrol.config.errors import HardwareError
 from macontrol.controller.approach import Approach
 from macontrol.controller.grid import Grid
 from macontrol.controller.guard import CommandRefusedError, Guard, StillMovingError
@@ -94,6 +95,8 @@ class SlotLoop:
         self._probe_patience = Patience("probe", patience_s, clock, recorder)
         self._heard_s = -inf
         """When the stage last said where it is."""
+        self._late_since_s: float | None = None
+        """Since when no slot has had the stage in place on time."""
         self._stop = False
         self.tally = Tally(policy.start_position)
         self._recovery = Recovery(
@@ -254,6 +257,8 @@ class SlotLoop:
         moved = outcome.commanded is not None
         if moved and outcome.on_time and outcome.arrival_known_s > deadline:
             self._late(slot, outcome, outcome.arrival_known_s - deadline)
+        if outcome.on_time:
+            self._late_since_s = None
         return outcome
 
     def _locate_again(self, wanted: float, deadline: float, outcome: _Actuation) -> float:
@@ -291,6 +296,15 @@ class SlotLoop:
         outcome.on_time, outcome.reason = False, "late arrival"
         self.tally.late_arrivals += 1
         self._tell(slot, EventKind.LATE_ARRIVAL, "the stage was not there by T_a", by_s)
+        now, patience_s = self._clock.now(), self._config.timing.fault_patience_s
+        if self._late_since_s is None:
+            self._late_since_s = now
+        elif now - self._late_since_s > patience_s:
+            raise HardwareError(
+                f"the stage was late in every slot for {now - self._late_since_s:.0f} s "
+                f"(timing.fault_patience_s = {patience_s:g}); lengthen physical.actuation_time_s, "
+                "or see what holds it up"
+            )
 
     def _measure(
         self, slot: int, x: float, start: float, end: float, actuation: _Actuation

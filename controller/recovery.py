@@ -17,7 +17,8 @@ from macontrol.hal import Clock, StageBrokenError, StageError, StageLostError
 
 # The stage itself knows how long its homing may take; this is only an end to all patience.
 _RECOVERY_S = 3600.0
-# Brought back so often in this time, and lost again: something is wrong that homing does not mend.
+# Brought back so often, and lost again after so little work in all: something is wrong that homing
+# does not mend.
 _OFTEN = 5
 _OFTEN_WITHIN_S = 600.0
 
@@ -42,7 +43,8 @@ class Recovery:
         self._keep_on = keep_on
         self._is_lost = False
         self._why_lost = ""
-        self._brought_back_s: deque[float] = deque(maxlen=_OFTEN)
+        self._recoveries: deque[tuple[float, float]] = deque(maxlen=_OFTEN)
+        """When the last of them began and ended."""
 
     @property
     def is_needed(self) -> bool:
@@ -80,7 +82,7 @@ class Recovery:
             self._tally.displace()
             self._patience.recovered(slot)
             if was_lost:
-                self._brought_back_s.append(begun)
+                self._recoveries.append((begun, self._clock.now()))
             else:
                 now = self._clock.now()
                 told = "homed again after stage.rehome_every_s"
@@ -88,10 +90,13 @@ class Recovery:
         return "the stage was being recovered" if was_lost else "the stage was being homed again"
 
     def _refuse_if_often(self, now: float) -> None:
-        """A stage that is lost again and again is not homed for ever."""
-        times = self._brought_back_s
-        if len(times) == _OFTEN and now - times[0] < _OFTEN_WITHIN_S:
+        """A stage that is lost again and again is not homed for ever, however long that takes."""
+        if len(self._recoveries) < _OFTEN:
+            return
+        first = self._recoveries[0][0]
+        worked_s = now - first - sum(ended - begun for begun, ended in self._recoveries)
+        if worked_s < _OFTEN_WITHIN_S:
             raise StageBrokenError(
-                f"the stage was lost {_OFTEN + 1} times in {now - times[0]:.0f} s, the last time: "
+                f"the stage was lost {_OFTEN + 1} times in {now - first:.0f} s, the last time: "
                 f"{self._why_lost}"
             )

@@ -513,6 +513,7 @@ class TestStage:
             bench.clock.lose(pause_s)
             raise StageLostError("its supply dips")
 
+        bench.stage.recovery_s = 300.0  # which is no time of work
         for call in range(3, 30, 4):
             bench.stage.moves[call] = lost
         if is_borne:
@@ -522,6 +523,25 @@ class TestStage:
             with pytest.raises(StageBrokenError, match=r"lost 6 times in .* its supply dips"):
                 bench.run(1000)
             assert bench.stage.recoveries == 5
+
+    def test_a_stage_that_is_late_in_every_slot_is_given_up(self, impatient: ScriptedBench) -> None:
+        bench = impatient
+        bench.stage.delay_s = 0.5 * bench.slot_s
+        begun = bench.clock.now()
+        with pytest.raises(HardwareError, match="late in every slot for 2 s"):
+            bench.loop.run(slots=100_000)
+        assert bench.clock.now() - begun < 3.0
+        assert not any(record.on_time for record in bench.kept.slots[3:])
+
+    def test_a_stage_that_is_late_now_and_then_is_not(self, impatient: ScriptedBench) -> None:
+        bench = impatient
+
+        def late(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.arrives_s = deadline + 0.1 * bench.slot_s
+
+        bench.stage.moves = dict.fromkeys(range(0, 100_000, 2), late)
+        bench.run(2000)  # 10 s
+        assert bench.tally.late_arrivals > 500
 
     def test_signs_of_life_are_given_while_it_is_recovered(self, bench: ScriptedBench) -> None:
         def lost(*_: object) -> Arrival:
