@@ -15,6 +15,7 @@ import select
 import termios
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal, NoReturn, Protocol, TypeAlias
 
 import serial
@@ -242,4 +243,6 @@ def _why_not_open(port: str, error: Exception) -> str:
         return f"{port} does not exist; `macontrol devices` lists the ports that there are"
     if code in (errno.EACCES, errno.EPERM):
         return f"{port} may not be opened by this user; add it to the group dialout"
+    if not Path(port).is_char_device():
+        return f"{port} is no serial port; `macontrol devices` lists the ports that there are"
     return f"{port} cannot be opened: {error}"

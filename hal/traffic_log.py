@@ -12,7 +12,6 @@ import re
 import threading
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TextIO
 
 from macontrol.config.errors import InputOutputError
@@ -45,12 +44,7 @@ class TrafficFile:
     def __call__(self, direction: str, data: bytes) -> None:
         self._queue.put((self._clock.now() - self._began_s, direction, data))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._queue.put(None)
         self._writer.join(1.0)
 

@@ -175,17 +175,20 @@ class TestZaber:
 
 
 class TestStage:
+    def test_a_file_that_is_no_port(self, check: Check, tmp_path: Path) -> None:
+        file = tmp_path / "notes"
+        file.write_text("not for a board")
+        report = check("--port", str(file), *NO_RADIO)
+        assert report.failed(*STAGE) == ["port"]
+        assert "it is no serial port" in report.told_of("port")
+        assert file.read_text() == "not for a board"
+
     def test_no_such_port(self, check: Check) -> None:
         report = check("--port", "/dev/no-such-port", *NO_RADIO)
         assert report.code == 69
         assert report.failed(*STAGE) == ["port"]
         assert "/dev/no-such-port: No such file" in report.told_of("port")
         assert "--port" in report.told_of("port")
-
-    def test_a_file_that_is_no_port(self, check: Check, tmp_path: Path) -> None:
-        (tmp_path / "file").touch()
-        report = check("--port", str(tmp_path / "file"), *NO_RADIO)
-        assert report.failed(*STAGE) == ["board"]
 
     def test_a_port_that_another_process_holds(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing)

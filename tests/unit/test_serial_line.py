@@ -18,7 +18,7 @@ import pytest
 import serial
 
 from macontrol.controller.clock import VirtualClock, WallClock
-from macontrol.hal import StageError, StageLostError
+from macontrol.hal import StageLostError
 from macontrol.hal.serial_line import (
     LONGEST_LINE,
     LineBuffer,
@@ -194,7 +194,7 @@ def test_a_port_that_is_not_there_is_told_with_where_to_look(tmp_path: Path) -> 
 
 def test_what_is_no_port_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StageError, match="cannot be opened"):
+    with pytest.raises(LineError, match=r"file is no serial port; `macontrol devices` lists"):
         SerialLine(str(tmp_path / "file"), 115200, CLOCK)
 
 

@@ -102,6 +102,8 @@ class BenchDoctor:
         port = self._config.stage.port
         try:
             access = access_to(port)
+            if not Path(port).is_char_device():
+                raise OSError(None, "it is no serial port")
         except OSError as error:
             likely = [each.names[0] if each.names else each.device for each in find_serial_ports()]
             there = f"there are: {', '.join(likely)}" if likely else "there is none on this machine"
