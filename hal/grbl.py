@@ -160,7 +160,8 @@ class GrblStage(SerialStage):
             )
         raise StageError(
             f"{self._settings.port}: no GRBL board answers at {self._settings.baud_rate} baud; "
-            "is it the right port, is stage.baud_rate right, is the board powered?"
+            'is it the right port and preset (stage.driver is "grbl"), is stage.baud_rate right, '
+            "is the board powered?"
         )
 
     def _identify(self, deadline_s: float) -> None:

@@ -132,8 +132,8 @@ class ZaberStage(SerialStage):
             raise StageError(
                 f"{self._settings.port}: no Zaber device answers as device "
                 f"{self._settings.device_address} at {self._settings.baud_rate} baud; is it the "
-                "right port, are stage.device_address and stage.baud_rate right, does it speak "
-                "ASCII (firmware 6 or 7), is it powered?"
+                'right port and preset (stage.driver is "zaber"), are stage.device_address and '
+                "stage.baud_rate right, does it speak ASCII (firmware 6 or 7), is it powered?"
             )
         if not reply.accepted:
             raise ConfigError(
