@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from macontrol.config import Config, load_config
 # is no property of the code, so no example has a deadline.
 settings.register_profile("macontrol", deadline=None, derandomize=True)
 settings.load_profile("macontrol")
+
+
+# Whoever runs the tests in the background may have them ignore these, and all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

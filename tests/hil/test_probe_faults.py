@@ -160,7 +160,8 @@ def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     assert valid[-6:].any(), "it works again at the end"
     assert not why[valid].any(), "a reward has no reason why there is none"
     reasons = {event.detail for event in run.events if event.kind is EventKind.INVALID}
-    assert {"clipping", "gap", "stale"} <= reasons
+    assert {"clipping", "stale"} <= reasons
+    assert reasons & {"gap", "sample-rate"}  # lost samples look like either on a busy machine
     assert slots["late"].any(), "some came after their slots"
     faults = [event.detail for event in run.events if event.kind is EventKind.PROBE_FAULT]
     assert any(f"rtl_tcp://{radio.address}: the server hung up" in fault for fault in faults)
