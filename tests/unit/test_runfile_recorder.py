@@ -492,13 +492,16 @@ def test_kill_9_at_any_moment_costs_at_most_the_last_second(
 def kill_after(path: Path, pace: str, seconds: float) -> float:
     """Kill a recording process; returns how many seconds of records its file lacks."""
     process = in_process(path, pace)
-    assert process.stdout is not None
+    assert process.stdout is not None and process.stderr is not None
     assert process.stdout.readline() == "started\n"
     time.sleep(seconds)
-    process.send_signal(signal.SIGKILL)
-    out, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (-signal.SIGKILL, "")
-    lines = [line.split() for line in out.splitlines(keepends=True) if line.endswith("\n")]
+    process.kill()
+    # Read on where readline() stopped: communicate() would pass over what it had buffered, and
+    # begin in the middle of a line.
+    with process, process.stdout as out, process.stderr as errors:
+        lines = [line.split() for line in out if line.endswith("\n")]
+        assert errors.read() == ""
+    assert process.returncode == -signal.SIGKILL
     handed = [(int(slot), float(when)) for slot, when in lines]
     run = read_run(path)
     assert run.header.config == CONFIG
