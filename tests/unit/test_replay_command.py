@@ -188,6 +188,17 @@ class TestRefusals:
             assert main(["replay", str(path), *OPTIONS, option, str(bad)]) == 74
             assert f"{bad}: cannot be written" in capsys.readouterr().err
 
+    def test_a_plot_of_no_known_kind(
+        self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rows = tmp_path / "slots.csv"
+        plot = str(tmp_path / "run.xyz")
+        with pytest.raises(SystemExit) as stopped:
+            main(["replay", str(path), *OPTIONS, "--csv", str(rows), "--plot", plot])
+        assert stopped.value.code == 64
+        assert "does not end with .png" in capsys.readouterr().err
+        assert not rows.exists(), "it is refused before any work"
+
     def test_rewards_too_large_to_compute_with(
         self, world: RewardMap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -197,6 +208,14 @@ class TestRefusals:
         ).save(huge)
         assert main(["replay", str(huge), *OPTIONS]) == 78
         assert "scale the rewards down" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xm")])
+def test_it_is_drawn(path: Path, tmp_path: Path, ending: str, begins: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / f"run.{ending}"
+    replay(path, tmp_path, "--plot", str(plot))
+    assert plot.read_bytes()[:4] == begins
 
 
 def test_a_recorded_survey_may_stand_off_the_grid(

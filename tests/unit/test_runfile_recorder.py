@@ -492,7 +492,8 @@ def test_kill_9_at_any_moment_costs_at_most_the_last_second(
 def kill_after(path: Path, pace: str, seconds: float) -> float:
     """Kill a recording process; returns how many seconds of records its file lacks."""
     process = in_process(path, pace)
-    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     assert process.stdout.readline() == "started\n"
     time.sleep(seconds)
     process.kill()

@@ -20,6 +20,7 @@ from rich.table import Table
 from macontrol.commands.shared_arguments import (
     add_config_arguments,
     config_from,
+    plot_file,
     plotting,
     seed_number,
 )
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("map", type=Path, metavar="MAP.npz", help="the reward map")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write one row a slot")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run (PNG or SVG)")
+    parser.add_argument("--plot", type=plot_file, metavar="FILE", help="draw it (PNG, SVG or PDF)")
     parser.add_argument(
         "--seed", type=seed_number, help="of a policy's own randomness (default: run.seed)"
     )

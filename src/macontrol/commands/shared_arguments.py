@@ -12,6 +12,7 @@ from macontrol.config import Config, load_config, preset_names
 from macontrol.config.errors import UsageError
 from macontrol.config.probe_settings import parse_probe_option
 
+PLOT_ENDINGS = (".png", ".svg", ".pdf")
 POLICIES = ("moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed")
 
 
@@ -98,6 +99,13 @@ def plotting() -> Iterator[None]:
             f"--plot needs matplotlib ({error.name} is not installed): "
             "pip install 'macontrol[plot]'"
         ) from error
+
+
+def plot_file(text: str) -> Path:
+    """An argument that names a plot: its ending says which kind, before any work is done."""
+    if Path(text).suffix.lower() not in PLOT_ENDINGS:
+        raise argparse.ArgumentTypeError(f"{text!r} does not end with {', '.join(PLOT_ENDINGS)}")
+    return Path(text)
 
 
 def positive_int(text: str) -> int:

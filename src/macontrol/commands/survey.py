@@ -23,6 +23,7 @@ from macontrol.commands.shared_arguments import (
     add_config_arguments,
     bench_assignments,
     config_from,
+    plot_file,
     plotting,
     refuse_bench_arguments,
     seed_number,
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE.npz", help="the file to write"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it (PNG or SVG)")
+    parser.add_argument("--plot", type=plot_file, metavar="FILE", help="draw it (PNG, SVG or PDF)")
     parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
     add_bench_arguments(parser)
     add_config_arguments(parser)
