@@ -57,7 +57,7 @@ commands ('macontrol COMMAND --help' tells more of each):
 examples:
   macontrol --backend sim                         the controller on the simulated bench
   macontrol virtual-bench --link stage            a stage and a radio that are not there; then
-  macontrol --backend serial --preset lab-2g4-grbl --port stage --yes    the controller on them
+  macontrol --backend serial --port stage --yes   the controller on them
   macontrol simulate-map --seed 7 --out map.npz   a world to try policies on
   macontrol replay map.npz --policy gp-ucb        one policy on it
   macontrol reproduce main --out figures          the paper's main figure

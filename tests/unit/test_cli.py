@@ -184,3 +184,33 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "preset"),
+    [
+        ([], "lab-2g4-grbl"),
+        (["--stage", "zaber"], "lab-5g8-zaber"),
+        (["check"], "lab-2g4-grbl"),
+        (["survey", "--out", "map.npz"], "lab-2g4-grbl"),
+    ],
+    ids=["run", "run with Zaber", "check", "survey"],
+)
+def test_a_port_is_enough_for_a_serial_bench(
+    words: list[str], preset: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The lab preset of the stage is what it starts from, and only the port is missing here."""
+    port = str(tmp_path / "none")
+    assert main([*words, "--backend", "serial", "--port", port]) == 69
+    told = capsys.readouterr()
+    assert f"neither --preset nor --config is given: {preset} it is" in told.err
+    assert port in told.out + told.err
+
+
+def test_a_file_is_what_it_says_also_for_a_serial_bench(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "bench.toml"
+    file.write_text("[physical]\nslot_duration_s = 0.005\n")
+    assert main(["check", "--backend", "serial", "--config", str(file)]) == 69
+    assert "it is" not in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from sdr import probe_settings
 
-from macontrol.commands.shared_arguments import bench_assignments
+from macontrol.commands.shared_arguments import bench_config_from
 from macontrol.config import load_config
 from macontrol.config.errors import ConfigError, UsageError
 from macontrol.config.probe_settings import parse_probe_option, split_address
@@ -112,6 +112,6 @@ def test_a_probe_option_that_is_none_is_told(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["driver=audio", 'driver=x,label="a b"', "path=C:\\dev", "é=😀"])
 def test_the_arguments_of_a_soapy_radio_reach_the_config_as_they_are(text: str) -> None:
-    chosen = Namespace(port=None, stage=None, probe=f"soapy:{text}")
-    config = load_config(None, bench_assignments(chosen))
+    given = {"port": None, "stage": None, "probe": f"soapy:{text}", "preset": "paper"}
+    config = bench_config_from(Namespace(backend="serial", config=None, set=[], **given))
     assert (config.probe.driver, config.probe.soapy_arguments) == ("soapy", text)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sdr import wait_until
 
 from macontrol.cli import main
 from macontrol.commands import virtual_bench
-from macontrol.config import load_config
+from macontrol.config import Config, load_config
 from macontrol.controller.clock import WallClock
 from macontrol.sim.boards.device import VirtualDevice
 from macontrol.sim.boards.grbl import VirtualGrbl
@@ -39,6 +42,72 @@ def test_a_schedule_is_refused_with_the_line(
     error = capsys.readouterr().err
     assert f"{path}:2: {schedule!r}" in error
     assert why in error
+
+
+class TestConfig:
+    """Which bench it is: the options', the file's, or the stage's lab preset."""
+
+    def told(self, capfd: pytest.CaptureFixture[str], *words: str) -> str:
+        assert main(["virtual-bench", *ANY_PORT, "--duration", "0.1", *words]) == 0
+        return capfd.readouterr().out
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "bench.toml"
+        path.write_text('preset = "lab-5g8-zaber"\n')
+        return path
+
+    @pytest.fixture
+    def built(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+        drivers: list[str] = []
+
+        class Noted(VirtualBench):
+            def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
+                drivers.append(config.stage.driver)
+                super().__init__(config, *args, **kwargs)
+
+        monkeypatch.setattr(virtual_bench, "VirtualBench", Noted)
+        with open(os.devnull) as nothing:
+            monkeypatch.setattr(sys, "stdin", nothing)
+            yield drivers
+
+    def test_the_stage_brings_its_preset(
+        self, capfd: pytest.CaptureFixture[str], built: list[str]
+    ) -> None:
+        assert "--preset lab-2g4-grbl " in self.told(capfd)
+        assert "--preset lab-5g8-zaber " in self.told(capfd, "--stage", "zaber")
+        assert built == ["grbl", "zaber"]
+
+    def test_a_file_has_its_own(
+        self, capfd: pytest.CaptureFixture[str], built: list[str], file: Path
+    ) -> None:
+        told = self.told(capfd, "--config", str(file), "--set", "algorithm.beta=2")
+        assert f"--config {file} --set algorithm.beta=2 --yes" in told
+        assert "--preset" not in told
+        assert built == ["zaber"]
+
+    def test_a_contradiction_is_refused(
+        self, capfd: pytest.CaptureFixture[str], built: list[str]
+    ) -> None:
+        words = ["--stage", "zaber", "--preset", "lab-2g4-grbl"]
+        assert main(["virtual-bench", *ANY_PORT, *words]) == 64
+        assert "or start from --preset lab-5g8-zaber" in capfd.readouterr().err
+        assert built == []
+
+
+def test_lines_that_are_typed_together_are_all_done_at_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"mute\n\ndance\nunmute\nquit")
+    os.close(writing)
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert main(["virtual-bench", *ANY_PORT]) == 0
+    told = [line.split("s  ")[-1] for line in capfd.readouterr().out.splitlines()[2:]]
+    assert told[0] == "mute"
+    assert told[1].startswith("dance: ")
+    assert told[2] == "unmute"
 
 
 def test_a_file_is_not_taken_for_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

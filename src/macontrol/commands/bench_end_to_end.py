@@ -29,8 +29,11 @@ from rich.table import Table
 
 from macontrol.benchmarks.end_to_end import Comparison, compare
 from macontrol.commands.shared_arguments import (
+    LAB_PRESETS,
     add_config_arguments,
+    choose_lab_preset,
     config_from,
+    config_words,
     positive_int,
     seed_number,
 )
@@ -38,7 +41,6 @@ from macontrol.config.errors import UsageError
 
 SUMMARY = "the serial backend on the virtual bench beside the simulated one"
 
-PRESET = "lab-2g4-grbl"
 SLOTS = 2000
 LATE_SHARE = 0.01
 DIFFERENCE = 0.05
@@ -69,22 +71,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the run files there")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    add_config_arguments(parser, policy=True, preset=PRESET)
+    add_config_arguments(parser, policy=True, preset=LAB_PRESETS["grbl"])
 
 
 def main(arguments: argparse.Namespace) -> int:
     seeds: list[int] = arguments.seeds
     if len(set(seeds)) < len(seeds):
         raise UsageError("--seeds: give each seed once")
-    if arguments.preset is None and arguments.config is None:
-        arguments.preset = PRESET
+    choose_lab_preset(arguments)
     config = config_from(arguments)
     # Progress does not belong in JSON.
     progress = Console(stderr=arguments.json)
     with _signals_interrupt(), _meter(progress, seeds, arguments.slots) as meter:
         found = compare(
             config,
-            _options(arguments),
+            config_words(arguments),
             seeds,
             arguments.slots,
             parallel=arguments.parallel,
@@ -99,19 +100,6 @@ def main(arguments: argparse.Namespace) -> int:
         title += f"T_s = {config.physical.slot_duration_s * 1e3:g} ms"
         _show(Console(width=None if sys.stdout.isatty() else 110), title, found, bars)
     return 0 if all(bar.holds for bar in bars) else MISSED
-
-
-def _options(arguments: argparse.Namespace) -> list[str]:
-    """The options of the configuration again, for the processes."""
-    words = []
-    if arguments.config is not None:
-        words += ["--config", str(arguments.config)]
-    if arguments.preset is not None:
-        words += ["--preset", arguments.preset]
-    policy = [f'algorithm.policy="{arguments.policy}"'] if arguments.policy else []
-    for assignment in [*arguments.set, *policy]:
-        words += ["--set", assignment]
-    return words
 
 
 def bars_of(found: list[Comparison]) -> list[Bar]:

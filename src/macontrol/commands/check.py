@@ -3,8 +3,8 @@
 Nothing moves. The time of one decision is measured here and held against what the slot leaves for
 it. Of a serial bench everything that a run needs is looked at, a line each, with the fix where it
 fails: port, permission, who else holds it, board, settings, homing, latency; radio, sample rate,
-clipping, noise floor (with the transmitter off). The exit code is 0 if all is fine, and 69 if
-something is not.
+delay, clipping, noise floor (with the transmitter off). The exit code is 0 if all is fine, and 69
+if something is not.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from rich.text import Text
 
 from macontrol.commands.bench_doctor import BenchDoctor, Finding, Verdict
 from macontrol.commands.shared_arguments import (
+    BY_BACKEND,
     add_bench_arguments,
     add_config_arguments,
-    bench_assignments,
-    config_from,
-    refuse_bench_arguments,
+    bench_config_from,
 )
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError, HardwareError
@@ -51,19 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend", choices=("sim", "serial"), default="sim", help="serial: examine the bench too"
     )
     add_bench_arguments(parser, consent=False)
-    add_config_arguments(parser, policy=True)
+    add_config_arguments(parser, policy=True, preset=BY_BACKEND)
 
 
 def main(arguments: argparse.Namespace) -> int:
+    config = bench_config_from(arguments)
     if arguments.backend == "serial":
-        config = config_from(arguments, *bench_assignments(arguments))
         with ExitStack() as closing:
             clock, log = WallClock(), None
             if arguments.traffic is not None:
                 log = closing.enter_context(TrafficFile(arguments.traffic, clock))
             return _examine_bench(config, Console(), clock, log)
-    refuse_bench_arguments(arguments)
-    config = config_from(arguments)
     _check_config(config, Console())
     return 0
 

@@ -7,20 +7,17 @@ import os
 from pathlib import Path
 
 from macontrol.commands.shared_arguments import (
+    BY_BACKEND,
     add_bench_arguments,
     add_config_arguments,
-    bench_assignments,
-    config_from,
+    bench_config_from,
     positive_int,
     positive_number,
-    refuse_bench_arguments,
     seed_number,
 )
 from macontrol.config.errors import UsageError
 from macontrol.daemon import Daemon, RunOptions
 from macontrol.sim.faults import DEFAULT_FAULT_RATE
-
-SUMMARY = "run the controller (also with no command at all)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,14 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_fault_plan,
         help="make the bench fail at random, at this rate a slot (default 0.001; sim)",
     )
-    add_config_arguments(parser, policy=True)
+    add_config_arguments(parser, policy=True, preset=BY_BACKEND)
 
 
 def main(arguments: argparse.Namespace) -> int:
     serial = arguments.backend == "serial"
     _refuse_what_does_not_fit(arguments, serial=serial)
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = config_from(arguments, *seed, *bench_assignments(arguments))
+    config = bench_config_from(arguments, *seed)
     name = os.path.realpath(config.stage.port) if serial else arguments.name or "sim"
     if arguments.regret and arguments.slots is None and arguments.duration is None:
         raise UsageError("--regret needs an end to the run: give --slots or --duration")
@@ -93,11 +90,8 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) ->
     traffic, run = arguments.traffic, arguments.run
     if traffic is not None and run is not None and traffic.resolve() == run.resolve():
         raise UsageError("--traffic and --run name the same file; give each its own")
-    if not serial:
-        refuse_bench_arguments(arguments)
-        return
     for option in ("fast", "regret", "faults", "name"):
-        if getattr(arguments, option):
+        if serial and getattr(arguments, option):
             raise UsageError(f"--{option} goes with --backend sim")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from macontrol.config.errors import UsageError
 from macontrol.config.probe_settings import parse_probe_option
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
+LAB_PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
+"""What a serial bench starts from where neither a preset nor a file is given, by its stage."""
+BY_BACKEND = "paper; of a serial bench without --config its stage's lab preset"
 POLICIES = ("moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed")
 
 
@@ -62,14 +66,14 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
         )
 
 
-def refuse_bench_arguments(arguments: argparse.Namespace) -> None:
+def _refuse_bench_arguments(arguments: argparse.Namespace) -> None:
     """Options of the serial bench say nothing of any other: given with one they are mistakes."""
     for option in ("stage", "port", "probe", "traffic", "yes"):
         if getattr(arguments, option, None):
             raise UsageError(f"--{option} goes with --backend serial")
 
 
-def bench_assignments(arguments: argparse.Namespace) -> list[str]:
+def _bench_assignments(arguments: argparse.Namespace) -> list[str]:
     """The settings that the serial bench's options stand for."""
     chosen = {}
     if arguments.port is not None:
@@ -87,6 +91,41 @@ def config_from(arguments: argparse.Namespace, *extra: str) -> Config:
     policy = getattr(arguments, "policy", None)
     chosen = [f'algorithm.policy="{policy}"'] if policy else []
     return load_config(arguments.config, [*arguments.set, *chosen, *extra], preset=arguments.preset)
+
+
+def choose_lab_preset(arguments: argparse.Namespace) -> bool:
+    """With neither --preset nor --config, start from the stage's lab preset; whether it is so."""
+    if arguments.preset is not None or arguments.config is not None:
+        return False
+    arguments.preset = LAB_PRESETS[getattr(arguments, "stage", None) or "grbl"]
+    return True
+
+
+def bench_config_from(arguments: argparse.Namespace, *extra: str) -> Config:
+    """The config of a command that has a --backend, with the options of the serial bench."""
+    if arguments.backend == "serial":
+        if choose_lab_preset(arguments):
+            print(
+                f"macontrol: neither --preset nor --config is given: {arguments.preset} it is",
+                file=sys.stderr,
+            )
+    else:
+        _refuse_bench_arguments(arguments)
+    return config_from(arguments, *extra, *_bench_assignments(arguments))
+
+
+def config_words(arguments: argparse.Namespace) -> list[str]:
+    """The options of the configuration again, for another command."""
+    words = []
+    if arguments.config is not None:
+        words += ["--config", str(arguments.config)]
+    if arguments.preset is not None:
+        words += ["--preset", arguments.preset]
+    policy = getattr(arguments, "policy", None)
+    chosen = [f'algorithm.policy="{policy}"'] if policy else []
+    for assignment in [*arguments.set, *chosen]:
+        words += ["--set", assignment]
+    return words
 
 
 @contextmanager

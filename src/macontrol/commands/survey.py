@@ -19,13 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from macontrol.commands.shared_arguments import (
+    BY_BACKEND,
     add_bench_arguments,
     add_config_arguments,
-    bench_assignments,
-    config_from,
+    bench_config_from,
     plot_file,
     plotting,
-    refuse_bench_arguments,
     seed_number,
 )
 from macontrol.config import Config
@@ -60,15 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", type=plot_file, metavar="FILE", help="draw it (PNG, SVG or PDF)")
     parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
     add_bench_arguments(parser)
-    add_config_arguments(parser)
+    add_config_arguments(parser, preset=BY_BACKEND)
 
 
 def main(arguments: argparse.Namespace) -> int:
     serial = arguments.backend == "serial"
-    if not serial:
-        refuse_bench_arguments(arguments)
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = config_from(arguments, *seed, *bench_assignments(arguments))
+    config = bench_config_from(arguments, *seed)
     # A walk takes minutes: what can be known to fail at its end fails now.
     draw = _drawing() if arguments.plot is not None else None
     for path in (arguments.out, arguments.plot):

@@ -19,7 +19,9 @@ mute, unmute of the transmitter. Two more commands are drift and quit. Faults on
 from __future__ import annotations
 
 import argparse
+import os
 import select
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
@@ -29,25 +31,28 @@ from pathlib import Path
 from typing import Any
 
 from macontrol.commands.shared_arguments import (
+    LAB_PRESETS,
     add_config_arguments,
+    choose_lab_preset,
     config_from,
+    config_words,
     positive_number,
     seed_number,
 )
 from macontrol.config.errors import InputOutputError, UsageError
 from macontrol.config.probe_settings import split_address
 from macontrol.controller.clock import WallClock
+from macontrol.hal.serial_line import LineBuffer
 from macontrol.sim.virtual_bench import FAULTS, VirtualBench, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 SUMMARY = "a stage and an rtl_tcp radio that are not there, one world behind both"
-PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
 _LOOK_EVERY_S = 0.1
 _STILL_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stage", choices=("grbl", "zaber"), default="grbl", help="(grbl)")
+    parser.add_argument("--stage", choices=("grbl", "zaber"), help="(the config's: grbl)")
     parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
     parser.add_argument(
         "--rtl-tcp",
@@ -70,10 +75,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    if arguments.preset is None:
-        arguments.preset = PRESETS[arguments.stage]
+    choose_lab_preset(arguments)
     chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
+    if arguments.stage not in (None, config.stage.driver):
+        raise UsageError(
+            f"--stage {arguments.stage}: the config has stage.driver = {config.stage.driver!r}; "
+            f"leave --stage away, or start from --preset {LAB_PRESETS[arguments.stage]}"
+        )
     try:
         host, port = _listening_address(arguments.rtl_tcp)
     except ValueError as error:
@@ -110,11 +119,14 @@ def _serve(
 ) -> None:
     """Switch it on, say how to use it, and attend to it."""
     with signals, bench, _manager(arguments.notify) as manager:
-        told = "" if arguments.notify is None else f"NOTIFY_SOCKET={arguments.notify.absolute()} "
+        told = ""
+        if arguments.notify is not None:
+            told = f"NOTIFY_SOCKET={shlex.quote(str(arguments.notify.absolute()))} "
+        words = ["macontrol", "--backend", "serial", *config_words(arguments), "--yes"]
+        words += ["--port", bench.stage.port, "--probe", f"rtl_tcp://{bench.radio.address}"]
         print(
             f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
-            f"  {told}macontrol --backend serial --preset {arguments.preset} --yes "
-            f"--port {bench.stage.port} --probe rtl_tcp://{bench.radio.address}",
+            f"  {told}{shlex.join(words)}",
             flush=True,
         )
         _attend(bench, clock, sorted(schedule), signals, manager, lead_s)
@@ -147,8 +159,8 @@ def _attend(
     lead_s: float,
 ) -> None:
     """Do what is scheduled and what is asked for, until told to stop."""
-    begun = clock.now()
-    sources: list[Any] = [sys.stdin] if manager is None else [sys.stdin, manager]
+    begun, typed, stdin = clock.now(), LineBuffer(), sys.stdin.fileno()
+    sources: list[Any] = [stdin] if manager is None else [stdin, manager]
     while not signals.first:
         commands = []
         while schedule and clock.now() - begun >= schedule[0][0]:
@@ -157,12 +169,14 @@ def _attend(
         if manager is not None and manager in ready and b"READY=1" in manager.recv(4096):
             bench.world.drift(clock.now() + lead_s)
             print(f"{clock.now() - begun:8.1f} s  the controller is ready", flush=True)
-        if sys.stdin in ready:
-            line = sys.stdin.readline()
-            if not line:
-                sources.remove(sys.stdin)
-            commands += [line.strip()] if line.strip() else []
-        for command in commands:
+        if stdin in ready:
+            data = os.read(stdin, 4096)
+            typed.feed(data or b"\n")  # a last line may have no end
+            if not data:
+                sources.remove(stdin)
+        while (line := typed.take()) is not None:
+            commands.append(line.decode(errors="replace").strip())
+        for command in filter(None, commands):
             if command == "quit":
                 return
             try:
