@@ -79,7 +79,7 @@ class ProbeSettings(Section):
             f"the transmission interval of {interval_s:g} s less its guards holds "
             f"{max(0, int(samples))} samples and probe.least_samples asks for "
             f"{self.least_samples}; make physical.slot_duration_s longer (the lab presets "
-            "have slots of 200 and 250 ms), or lower probe.guard_s or probe.lead_s"
+            "have slots of 250 ms), or lower probe.guard_s or probe.lead_s"
         )
 
 

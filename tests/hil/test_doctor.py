@@ -30,7 +30,7 @@ from macontrol.sim.virtual_radio import VirtualRadio
 
 LINES = re.compile(r"^(pass|note|FAIL|skip) +(\S+(?: \S+)?) {2,}?(.*(?:\n {18} fix: .*)?)", re.M)
 STAGE = ["port", "permission", "in use", "board", "settings", "homing", "latency", "slot"]
-RADIO = ["radio", "sample rate", "clipping", "noise floor"]
+RADIO = ["radio", "sample rate", "delay", "clipping", "noise floor"]
 NO_RADIO = ["--probe", "rtl_tcp://127.0.0.1:9"]
 NO_STAGE = ["--port", "/dev/no-such-port"]
 # On a busy machine even an emulated board may answer late.
@@ -111,7 +111,9 @@ def test_a_bench_in_order_passes_and_does_not_move(check: Check, closing: ExitSt
     before = bench.stage.position_at(clock.now())
     report = check("--port", bench.stage.port, "--probe", f"rtl_tcp://{bench.radio.address}")
     assert report.failed(*STAGE, *RADIO) == [], report.told
-    assert report.passed(*STAGE, *RADIO) == STAGE + RADIO
+    # How soon rewards are ready depends on how busy the machine is.
+    expected = [what for what in STAGE + RADIO if what != "delay"]
+    assert report.passed(*expected) == expected
     assert report.code == 0
     assert bench.stage.position_at(clock.now()) == before
     assert not [line for line in bench.stage.lines if "H" in line or "X" in line]
@@ -349,6 +351,23 @@ class TestRadio:
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=0.2).address}")
         assert report.failed(*RADIO) == ["noise floor"]
         assert "switch the transmitter off" in report.told_of("noise floor")
+
+    def test_rewards_that_come_after_the_decision_are_a_note_with_the_cure(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        made = VirtualRadio(lambda _: 0.0, noise_power=1e-4, block_bytes=262144)  # 64 ms
+        words = [*NO_STAGE, "--probe", f"rtl_tcp://{closing.enter_context(made).address}"]
+        report = check(*words, "--set", "probe.lead_s=0")
+        told = report.told_of("delay")
+        assert "5 ms are left, then it is used a slot late" in told
+        found = re.search(r"or up to (\d+) ms.*set probe\.lead_s to ([\d.]+)", told, re.DOTALL)
+        assert found, told
+        assert 0.03 < float(found[2]) == pytest.approx(float(found[1]) / 1e3, abs=0.0021)
+        time.sleep(0.2)  # for the radio to see that its client has gone
+        assert report.failed(*RADIO) == []
+        again = check(*words, "--set", "probe.lead_s=0.9")
+        assert again.passed("delay") == ["delay"], again.told
+        assert "905 ms are left for that" in again.told_of("delay")
 
     def test_samples_that_get_lost(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import isnan
+from math import ceil, isnan
 from pathlib import Path
 from statistics import median
 from typing import Literal, Protocol, TypeAlias
@@ -20,7 +20,7 @@ from macontrol.config.errors import ConfigError, HardwareError
 from macontrol.config.probe_settings import split_address
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.instance import InstanceLock
-from macontrol.hal import Clock, ProbeError, StageError
+from macontrol.hal import Clock, Measurement, ProbeError, StageError
 from macontrol.hal.devices import access_to, clients_of, find_serial_ports, holders_of, stable_names
 from macontrol.hal.grbl_checkup import GrblCheckup
 from macontrol.hal.sdr_probe import NoiseFloor, ProbeHealth, SdrProbe
@@ -43,6 +43,11 @@ _RATE_KNOWN_S = 5.5
 # an 8-bit converter, whose own noise is at -50 dBFS.
 _HIGHEST_FLOOR_DBFS = -10.0
 _LOWEST_FLOOR_DBFS = -49.0
+# How soon rewards are ready is seen from so many short windows; of those, so many may take longer.
+_DELAYS = 16
+_SHORT_S = 0.02
+_APART_S = 0.004
+_OUTLIERS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +262,7 @@ class BenchDoctor:
         except ProbeError as error:
             detail, fix = _parts(error, self._cure_of_radio())
             self._fail("radio", f"{detail}{self._who_has_it()}", fix)
-            self._skip("there is no radio", "sample rate", "clipping", "noise floor")
+            self._skip("there is no radio", "sample rate", "delay", "clipping", "noise floor")
             return
         self._pass("radio", f"{probe.name} sends samples")
         floor = self._measure_floor(probe)
@@ -265,6 +270,7 @@ class BenchDoctor:
         probe.request(1, now, now + _MEASURED_S)
         health = self._await_level(probe)
         self._tell_rate(health)
+        self._tell_delay(self._measure_delays(probe))
         self._tell_clipping(health)
         self._tell_floor(floor)
 
@@ -290,16 +296,57 @@ class BenchDoctor:
 
     def _await_level(self, probe: SdrProbe) -> ProbeHealth:
         """The health after a measurement, which is waited for, and once the rate is known."""
-        until = self._clock.now() + _MEASURED_S + self._config.probe.stale_s + 1.0
         try:
-            while self._clock.now() < until and not probe.collect(until):
-                self._clock.sleep_until(self._clock.now() + 0.02)
+            until = self._clock.now() + _MEASURED_S + self._config.probe.stale_s + 1.0
+            _awaited(probe, self._clock, until)
         except ProbeError:
             pass  # the health tells
         until = self._clock.now() + _RATE_KNOWN_S
         while isnan(probe.health().measured_rate_hz) and self._clock.now() < until:
             self._clock.sleep_until(self._clock.now() + 0.05)
         return probe.health()
+
+    def _measure_delays(self, probe: SdrProbe) -> list[float]:
+        """How long after the ends of some windows their measurements were ready."""
+        settings, delays = self._config.probe, []
+        length = _SHORT_S + 2 * settings.guard_s + settings.lead_s
+        try:
+            for slot in range(2, 2 + _DELAYS):
+                # An answer comes with a block: the next window ends at another place of one.
+                self._clock.sleep_until(self._clock.now() + slot * 7 % _DELAYS * _APART_S)
+                now = self._clock.now()
+                probe.request(slot, now, now + length)
+                until = now + length + settings.stale_s + 1.0
+                for found in _awaited(probe, self._clock, until):
+                    if found.slot == slot and found.valid:
+                        delays.append(probe.health().lateness_s)
+        except ProbeError:
+            pass  # what came before it counts
+        return sorted(delays)
+
+    def _tell_delay(self, delays: Sequence[float]) -> None:
+        """Whether a slot's reward is there when the slot's end is decided about."""
+        if len(delays) <= _DELAYS // 2:
+            self._skip("too little was measured", "delay")
+            return
+        settings, timing = self._config.probe, self._config.timing
+        usual, longest = median(delays), delays[-1 - _OUTLIERS]
+        left = settings.guard_s + settings.lead_s
+        told = (
+            f"a reward is ready {usual * 1e3:.0f} ms after what it was measured of, or up to "
+            f"{longest * 1e3:.0f} ms"
+        )
+        if longest <= left:
+            self._pass("delay", f"{told}; {left * 1e3:g} ms are left for that")
+            return
+        physical, lead = self._config.physical, ceil((longest - settings.guard_s) * 1e3 + 5) / 1e3
+        kept = timing.guard_share + timing.decision_share
+        interval = physical.slot_duration_s * (1 - kept) - physical.actuation_time_s
+        fix = f"set probe.lead_s to {lead:g}"
+        if settings.model_copy(update={"lead_s": lead}).shortcoming(interval):
+            longer = physical.slot_duration_s + lead - settings.lead_s
+            fix += f", and physical.slot_duration_s to {longer:.3g} or more"
+        self._note("delay", f"{told}; {left * 1e3:g} ms are left, then it is used a slot late", fix)
 
     def _tell_rate(self, health: ProbeHealth) -> None:
         wanted, rate = self._config.probe.sample_rate_hz, health.measured_rate_hz
@@ -369,6 +416,15 @@ class BenchDoctor:
     def _skip(self, why: str, *whats: str) -> None:
         for what in whats:
             self._tell(Finding(what, "skip", f"not examined: {why}"))
+
+
+def _awaited(probe: SdrProbe, clock: Clock, until_s: float) -> Sequence[Measurement]:
+    """The next measurements that are ready; none if that takes too long."""
+    while clock.now() < until_s:
+        if found := probe.collect(until_s):
+            return found
+        clock.sleep_until(clock.now() + 0.005)
+    return ()
 
 
 def _both(one: TrafficLog | None, other: TrafficLog) -> TrafficLog:
