@@ -60,6 +60,7 @@ class EventKind(StrEnum):
     PROBE_FAULT = "probe-fault"
     RECOVERY = "recovery"
     HOMING = "homing"
+    NOISE_FLOOR = "noise-floor"
     POLICY = "policy"
     RECORDING = "recording"
     WARNING = "warning"

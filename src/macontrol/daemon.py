@@ -7,6 +7,7 @@ import time
 import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ from macontrol.display.live_view import LiveView
 from macontrol.display.output import Output
 from macontrol.display.summary import print_summary, summarise
 from macontrol.display.survey_progress import survey_progress
+from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock, ProbeError, StageError
+from macontrol.hal.sdr_probe import NoiseFloor, SdrProbe
 from macontrol.hal.traffic_log import TrafficFile
 from macontrol.recorders import Fanout, PositionKeeper, Teller
 from macontrol.serial_bench import SerialBench, may_home
@@ -204,6 +207,9 @@ class Daemon:
                 log=log,
                 is_stopped=lambda: bool(self._signals.first),
             )
+            # Listening begins with the first step: the signal's default is to end the process.
+            measure = partial(self._measure_floor, bench.probe)
+            closing.enter_context(FloorRequest(measure, partial(self._tell, EventKind.NOISE_FLOOR)))
             bench.open(closing)
             return bench
         wavelength_mm = config.physical.wavelength_mm
@@ -221,6 +227,12 @@ class Daemon:
             return self._simulated
         self._plan = FaultPlan(*options.faults)
         return FaultyBackend(self._simulated, self._plan, self._clock)
+
+    def _measure_floor(self, probe: SdrProbe) -> NoiseFloor:
+        """On request, in a thread of its own."""
+        if self._loop is None:
+            raise ProbeError("the noise floor is measured at the start by itself")
+        return probe.measure_noise_floor()
 
     def _survey(self, bench: Backend) -> Survey | None:
         """What is known before slot 1: by the bench, from a fresh file, or by walking the rail.

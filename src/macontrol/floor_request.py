@@ -1,0 +1,47 @@
+"""The noise floor measured again in mid-run, on request: SIGUSR1, with the transmitter off."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from queue import SimpleQueue
+from types import FrameType
+
+from macontrol.hal import ProbeError
+from macontrol.hal.sdr_probe import NoiseFloor
+
+
+class FloorRequest:
+    """Listens from `__enter__` to `__exit__`, and measures in a thread of its own."""
+
+    def __init__(
+        self, measure: Callable[[], NoiseFloor], tell: Callable[[str, float | None], None]
+    ) -> None:
+        self._measure = measure
+        self._tell = tell
+        self._asked: SimpleQueue[bool] = SimpleQueue()  # its put may be called in a signal handler
+        self._handler = ExitStack()
+
+    def __enter__(self) -> FloorRequest:
+        threading.Thread(target=self._work, name="noise-floor", daemon=True).start()
+        before = signal.signal(signal.SIGUSR1, self._handle)
+        self._handler.callback(signal.signal, signal.SIGUSR1, before)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handler.close()
+        self._asked.put(False)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked.put(True)
+
+    def _work(self) -> None:
+        while self._asked.get():
+            try:
+                floor = self._measure()
+            except ProbeError as error:
+                self._tell(f"{error}; the earlier one holds", None)
+            else:
+                self._tell("measured again", floor.dbfs)
