@@ -4,7 +4,7 @@ For every seed a virtual bench and the true daemon run as processes of their own
 real time: commands go over a pseudo-terminal, samples over a socket. Beside them stand the
 simulated backend with the same config and seed, and the antenna that never moves.
 
-A radio sends in blocks, so that most rewards are used a slot late, and a bandit forks at close
+A radio sends in blocks, so that some rewards are used a slot late, and a bandit forks at close
 decisions: rewards that are off by a thousandth send it another way sooner or later, and a run on a
 fading channel earns more or less by chance. How much of a difference is due to either, twins tell:
 simulated runs on the same world, with the same rewards late and an error as large as the probe's.

@@ -4,9 +4,10 @@ For every seed a virtual bench and the daemon run in real time, with a pseudo-te
 between them, for 2000 slots of 250 ms: nine minutes, several seeds at a time. The simulated
 backend and a fixed antenna follow on the same world. Exits with 1 if a bar is missed.
 
-Not all of a difference is the serial path's. "lateness" is what simulated runs earn more or less if
-the same rewards are used a slot late, as those of a radio are that sends in blocks; "by chance" is
-how much such runs differ if their rewards err as the probe does: bandits fork at close decisions.
+Not all of a difference is the serial path's. A radio sends in blocks, so that some rewards are in
+only after the next position was chosen: "lateness" is what simulated runs earn more or less if the
+same rewards are used a slot late. "by chance" is how much such runs differ if their rewards err as
+the probe does: bandits fork at close decisions.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         title = f"{config.algorithm.policy}, {arguments.preset or arguments.config}, "
         title += f"T_s = {config.physical.slot_duration_s * 1e3:g} ms"
-        _show(Console(width=None if sys.stdout.isatty() else 110), title, found, bars)
+        _show(Console(width=None if sys.stdout.isatty() else 120), title, found, bars)
     return 0 if all(bar.holds for bar in bars) else MISSED
 
 
@@ -141,7 +142,7 @@ def as_json(found: list[Comparison], bars: list[Bar]) -> dict[str, Any]:
 
 def _show(console: Console, title: str, found: list[Comparison], bars: list[Bar]) -> None:
     table = Table(title=title, title_justify="left")
-    names = ("seed", "slots", "late", "faults", "serial", "sim", "fixed")
+    names = ("seed", "slots", "late", "late rewards", "faults", "serial", "sim", "fixed")
     for name in (*names, "difference", "lateness", "by chance", "probe"):
         table.add_column(name, justify="right")
     for one in found:
@@ -160,7 +161,8 @@ def _cells(one: Comparison) -> list[str]:
     rewards = [f"{value:.3f}" for value in (one.serial, one.sim, one.fixed)]
     shares = [f"{one.difference:+.1%}", f"{one.lateness:+.1%}", f"± {one.chance:.1%}"]
     shares.append(f"{one.probe_bias:+.2%}")
-    return [f"{one.late_share:.2%}", str(one.faults), *rewards, *shares]
+    late = [f"{one.late_share:.2%}", f"{one.late_rewards / max(one.slots, 1):.1%}"]
+    return [*late, str(one.faults), *rewards, *shares]
 
 
 @contextmanager
