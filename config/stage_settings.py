@@ -6,6 +6,7 @@ may narrow that, never widen it.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -44,3 +45,8 @@ class StageSettings(Section):
     homing_direction: Literal["auto", "positive", "negative"]
     homing_time_s: Annotated[float, Field(gt=0, le=3600)] | Auto
     rehome_every_s: Annotated[float, Field(ge=1, le=1e9)] | Off
+
+    @property
+    def port_path(self) -> str:
+        """The port as it was called, as a whole path: links are not followed."""
+        return os.path.abspath(self.port)

@@ -11,13 +11,17 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.whole_file import whole_file
-from macontrol.controller.runfile.files import default_run_folder
+from macontrol.controller.runfile.files import default_run_folder, file_stem
 from macontrol.controller.survey import Survey
 
 
-def kept_survey_path(stage: str) -> Path:
-    """Where the survey of a stage is kept for the next run."""
-    return default_run_folder() / f"survey-{Path(stage).name}.npz"
+def kept_survey_path(port: str) -> Path:
+    """Where the survey of the stage on a port is kept for the next run.
+
+    It goes by the name that the port was called by: one that lasts (/dev/serial/by-id/…) finds it
+    again after the port has changed its number.
+    """
+    return default_run_folder() / f"survey-{file_stem(port)}.npz"
 
 
 def save_survey(path: Path, config: Config, survey: Survey) -> None:

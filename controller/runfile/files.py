@@ -33,13 +33,13 @@ def new_run_path(folder: Path, stage: str, started_wall_s: float) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise failed(folder, error) from error
-    return _unused(folder / f"{_stem(stage)}{SUFFIX}", _stamp(started_wall_s))
+    return _unused(folder / f"{file_stem(stage)}{SUFFIX}", _stamp(started_wall_s))
 
 
 def latest_run(folder: Path, stage: str) -> Path | None:
     """The run of this stage that was written last, if the folder holds any that can be read."""
     try:
-        found = list(folder.glob(f"{_stem(stage)}-*{SUFFIX}"))
+        found = list(folder.glob(f"{file_stem(stage)}-*{SUFFIX}"))
     except OSError:
         return None
     for path in sorted(found, key=_last_written, reverse=True):
@@ -120,7 +120,7 @@ def _held(path: Path) -> str:
     return f"{path}: is being written by {holder}; stop that one, or choose another file"
 
 
-def _stem(stage: str) -> str:
+def file_stem(stage: str) -> str:
     """A stage's name as a part of a file's, as in "dev-ttyUSB0"."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", stage).strip("-.") or "run"
 

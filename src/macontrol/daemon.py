@@ -131,7 +131,10 @@ class Daemon:
             closing.enter_context(self._signals)
             closing.callback(self._notifier.close)
             if not options.fast:
-                closing.enter_context(InstanceLock(options.name))
+                serial = options.backend == "serial"
+                closing.enter_context(
+                    InstanceLock(self._config.stage.port_path if serial else options.name)
+                )
             resume = self._find_resume()
             try:
                 bench = self._open_bench(closing, resume)
@@ -244,7 +247,7 @@ class Daemon:
         rewards = bench.prior_survey([float(x) * wavelength_mm for x in positions])
         if rewards is not None:
             return Survey(positions, np.asarray(rewards))
-        kept = kept_survey_path(self._options.name)
+        kept = kept_survey_path(config.stage.port_path)
         if not self._options.cold and (survey := fresh_survey(kept, config)):
             self._note(f"survey: {len(survey.reward)} samples from {kept}")
             return survey

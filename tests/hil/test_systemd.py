@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from macontrol.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
 UNITS = ("macontrol.service", "macontrol@.service")
@@ -93,6 +97,28 @@ def test_both_units_are_alike_but_for_the_stage() -> None:
         "EnvironmentFile",
         "ExecStart",
     }
+
+
+def test_the_units_run_a_serial_stage_as_the_guide_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command lines of both, with the settings of the guide: only the port is missing."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    guide = (REPOSITORY / "systemd/README.md").read_text()
+    settings = re.search(r"```\n( +preset = .*?)```", guide, re.DOTALL)
+    arguments = re.search(r"`MACONTROL_ARGS=(--backend serial)`", guide)
+    assert settings
+    assert arguments
+    port = str(tmp_path / "left-port")
+    text = textwrap.dedent(settings[1]).replace("/dev/macontrol-stage-left", port)
+    (tmp_path / "left.toml").write_text(text)
+    for unit in UNITS:
+        line = re.search(r"^ExecStart=\S+ (.*)$", (REPOSITORY / "systemd" / unit).read_text(), re.M)
+        assert line
+        words = line[1].replace("$MACONTROL_ARGS", arguments[1]).replace("%i", "left")
+        words = words.replace("/etc/macontrol", str(tmp_path))
+        assert main([*words.split(), "--port", port]) == 69
+        assert f"{port} does not exist" in capsys.readouterr().err
 
 
 def test_settings_that_were_changed_are_kept(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ class BenchDoctor:
             )
             return False
         try:
-            closing.enter_context(InstanceLock(os.path.realpath(port)))
+            closing.enter_context(InstanceLock(self._config.stage.port_path))
         except HardwareError as error:
             self._fail("in use", str(error), "end that one first")
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from macontrol.commands.shared_arguments import (
@@ -33,7 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     length.add_argument(
         "--duration", type=positive_number, metavar="S", help="run for so many seconds"
     )
-    parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
+    parser.add_argument(
+        "--seed",
+        type=seed_number,
+        metavar="N",
+        help="of the simulated world and of a policy's own randomness (default: run.seed)",
+    )
     parser.add_argument(
         "--fast", action="store_true", help="on a virtual clock, as quickly as it computes"
     )
@@ -46,7 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cold", action="store_true", help="survey anew even if an earlier run is fresh"
     )
-    parser.add_argument("--name", metavar="NAME", help="of a simulated bench: one controller each")
+    parser.add_argument(
+        "--name",
+        metavar="NAME",
+        help="of the bench: its runs are filed under it, and a simulated one has one controller "
+        "(default: sim, or the port)",
+    )
     parser.add_argument(
         "--regret",
         action="store_true",
@@ -66,7 +75,7 @@ def main(arguments: argparse.Namespace) -> int:
     _refuse_what_does_not_fit(arguments, serial=serial)
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
     config = bench_config_from(arguments, *seed)
-    name = os.path.realpath(config.stage.port) if serial else arguments.name or "sim"
+    name = arguments.name or (config.stage.port_path if serial else "sim")
     if arguments.regret and arguments.slots is None and arguments.duration is None:
         raise UsageError("--regret needs an end to the run: give --slots or --duration")
     options = RunOptions(
@@ -90,7 +99,7 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) ->
     traffic, run = arguments.traffic, arguments.run
     if traffic is not None and run is not None and traffic.resolve() == run.resolve():
         raise UsageError("--traffic and --run name the same file; give each its own")
-    for option in ("fast", "regret", "faults", "name"):
+    for option in ("fast", "regret", "faults"):
         if serial and getattr(arguments, option):
             raise UsageError(f"--{option} goes with --backend sim")
 

@@ -9,7 +9,6 @@ also kept for the next run, which uses it while it is fresh (survey.fresh_s).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -85,7 +84,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 128 + signals.first
     save_survey(arguments.out, config, survey)
     if serial:
-        save_survey(kept_survey_path(_stage_name(config)), config, survey)
+        save_survey(kept_survey_path(config.stage.port_path), config, survey)
     if draw is not None:
         draw(arguments.plot, config, survey)
     console.print(_table(arguments.out, config, survey))
@@ -114,7 +113,7 @@ def _open_bench(
 ) -> Backend:
     if arguments.backend == "sim":
         return SimulatedBench(config, clock, seed=config.run.seed)
-    closing.enter_context(InstanceLock(_stage_name(config)))
+    closing.enter_context(InstanceLock(config.stage.port_path))
     at_terminal = sys.stdin.isatty() and console.is_terminal
 
     def is_stopped() -> bool:
@@ -135,10 +134,6 @@ def _open_bench(
     )
     bench.open(closing)
     return bench
-
-
-def _stage_name(config: Config) -> str:
-    return os.path.realpath(config.stage.port)
 
 
 def _walk(
