@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from math import ceil, floor, inf, nan
-from statistics import median
 
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import AXES, StageSettings
@@ -107,11 +106,6 @@ class GrblStage(SerialStage):
     def axis(self) -> Axis:
         """Get what the board says of its axis; known once it is connected."""
         return self._known(self._axis)
-
-    @property
-    def _usual_latency_s(self) -> float:
-        """The median: the hiccups of a busy computer are no property of the board."""
-        return median(self._latencies_s)
 
     # -- Connecting ---------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf, isfinite, nan
+from statistics import median
 from typing import NoReturn, TypeVar
 
 from macontrol.config.stage_settings import StageSettings
@@ -102,6 +103,11 @@ class SerialStage(ABC):
     def latencies_s(self) -> tuple[float, ...]:
         """Get how long the board took to answer when it was connected."""
         return self._latencies_s
+
+    @property
+    def _usual_latency_s(self) -> float:
+        """The median: the hiccups of a busy computer are no property of the board."""
+        return median(self._latencies_s)
 
     @property
     def is_homed(self) -> bool:

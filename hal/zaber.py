@@ -215,7 +215,7 @@ class ZaberStage(SerialStage):
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
             # Its flags are asked for, the move is sent, and the last look may just have been
             # too early.
-            latency_s=3 * max(self._latencies_s) + _PLANNING_S + _SHORTEST_LOOK_S,
+            latency_s=3 * self._usual_latency_s + _PLANNING_S + _SHORTEST_LOOK_S,
             settling_s=settings.settling_s,
         )
 

@@ -40,6 +40,18 @@ def test_connecting_reads_what_the_device_is() -> None:
     assert not desk.stage.is_homed
 
 
+def test_a_slow_answer_among_quick_ones_is_no_latency() -> None:
+    desk = Desk()
+    desk.expects("", "OK IDLE WR 0")
+    desk.expects_identification()
+    for delay_s in (0.003, 0.003, 0.3, 0.003, 0.003, 0.003, 0.003, 0.003):
+        desk.expects("get pos", (delay_s, "OK IDLE WR 0"))
+    desk.stage.connect(desk.soon())
+    desk.finish()
+    assert max(desk.stage.latencies_s) == pytest.approx(0.3)
+    assert desk.stage.description.latency_s == pytest.approx(0.013)
+
+
 def test_a_device_that_says_it_is_homed_is_homed_again_all_the_same() -> None:
     desk = Desk()
     desk.expects_greeting(flag="--")
