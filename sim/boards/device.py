@@ -17,6 +17,8 @@ from macontrol.hal import Clock
 from macontrol.sim.boards.port import VirtualPort
 
 _PATIENCE_S = 5.0
+# Many minutes of talk, so that whoever looks at a whole run has its first line too.
+_LINES_KEPT = 100_000
 
 
 class VirtualDevice(ABC):
@@ -30,7 +32,7 @@ class VirtualDevice(ABC):
         self._closing = False
         self._hanging = False
         self._received = bytearray()
-        self.lines: deque[str] = deque(maxlen=1000)
+        self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
         """The lines the device has taken up, for tests to look at."""
         self.blind_moves = 0
         """How many motions it was told to make without having been homed."""

@@ -157,7 +157,7 @@ class Bench:
             assert not re.match(r"\$(\d+|J)=", line)
             if line.startswith(("$H", "home")):
                 at = 0.0
-            elif target := self._target_mm(line):
+            elif (target := self._target_mm(line)) is not None:
                 assert at is not None
                 assert -1e-6 <= target <= rail + 0.02
                 assert abs(target - at) <= stroke + 0.02, line

@@ -32,3 +32,14 @@ def test_what_it_cannot_do_it_refuses_and_goes_on(tmp_path: Path, sent: str, ans
         finally:
             os.close(port)
     assert heard.decode() == f"@01 1 04 {answer}\r\n@01 1 05 OK IDLE WR 0\r\n"
+
+
+def test_the_first_line_of_a_long_run_can_still_be_looked_at() -> None:
+    device = VirtualZaber(WallClock())
+    try:
+        device._receive(b"/1 1 home\n" + b"/1 1 get pos\n" * 10_000)
+        device._take_commands()
+    finally:
+        device.close()
+    assert device.lines[0] == "home"
+    assert len(device.lines) == 10_001
