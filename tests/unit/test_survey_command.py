@@ -12,6 +12,7 @@ from macontrol.cli import main
 from macontrol.config import load_config
 from macontrol.controller.clock import WallClock
 from macontrol.controller.survey_file import fresh_survey
+from macontrol.hal import StageLostError
 from macontrol.sim.bench import SimulatedStage
 from macontrol.sim.channel import Channel
 from macontrol.sim.virtual_bench import VirtualBench
@@ -96,6 +97,17 @@ def test_a_signal_ends_it_and_nothing_is_written(
     assert "nothing was written" in capsys.readouterr().err
     assert not (tmp_path / "rail.npz").exists()
     assert len(moves) <= 21
+
+
+def test_a_stage_that_is_lost_when_all_is_done_does_not_cost_the_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: SimulatedStage) -> None:
+        raise StageLostError("unplugged")
+
+    monkeypatch.setattr(SimulatedStage, "stop", lost)
+    assert main([*SIM, "--out", str(tmp_path / "rail.npz")]) == 0
+    assert (tmp_path / "rail.npz").exists()
 
 
 class TestOnTheVirtualBench:

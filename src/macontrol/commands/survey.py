@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -99,7 +99,8 @@ def _survey(
         closing.enter_context(signals)
         bench = _open_bench(config, clock, closing, console, signals, arguments)
         survey = _walk(config, bench, clock, console, signals)
-        bench.stage.stop()
+        with suppress(StageError):  # the walk is done; a stage that is lost is closed after all
+            bench.stage.stop()
     return survey
 
 
