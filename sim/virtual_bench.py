@@ -58,6 +58,17 @@ class VirtualWorld:
         """The slot the channel stands at."""
         return self._channel.slot
 
+    @property
+    def travel_mm(self) -> float:
+        """How long the stage is that a driver makes of the board: it may be longer than the rail.
+
+        A stage that is counted towards its switch has its 0 so far away from there.
+        """
+        assert self.board is not None
+        stage = self._config.stage
+        usable_mm = self.board.usable_mm - stage.offset_mm
+        return usable_mm if stage.travel_mm == "auto" else min(usable_mm, stage.travel_mm)
+
     def power_at(self, moment_s: float) -> float:
         """The power of the link, relative to full scale, that shows the reward of eq. observation.
 
@@ -67,7 +78,7 @@ class VirtualWorld:
         assert self.board is not None
         position_mm = self.board.position_at(moment_s) - self._config.stage.offset_mm
         if self._config.stage.inverted:
-            position_mm = self._config.rail_mm - position_mm
+            position_mm = self.travel_mm - position_mm
         with self._lock:
             if moment_s >= self._begun_s:
                 passed = moment_s - self._begun_s
@@ -112,8 +123,10 @@ class VirtualBench:
             port=port,
             block_bytes=block_bytes,
             quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
-            # Who has opened the stage and not homed it has yet to measure the noise floor.
+            # Who has opened the stage and not homed it has yet to measure the noise floor, however
+            # long that takes on a busy machine.
             is_new_run=lambda: self.stage.is_newly_opened,
+            is_preparing=lambda: self.stage.is_yet_to_home,
             seed=seed,
             clock=clock,
         )

@@ -78,6 +78,7 @@ class VirtualRadio:
         port: int = 0,
         quiet_first_s: float = 0.0,
         is_new_run: Callable[[], bool] = lambda: False,
+        is_preparing: Callable[[], bool] = lambda: False,
         rest_s: float = 0.0,
         seed: int = 0,
         clock: Clock | None = None,
@@ -87,8 +88,9 @@ class VirtualRadio:
         Without a carrier the tone is an eighth of the sample rate above wherever the client
         tunes. The noise power is what a client sees at the reference gain, with the noise that
         rounding to bytes adds. The transmitter is silent for `quiet_first_s` after the first
-        client has come, or any that begins a new run, so that it can measure the noise floor.
-        After a client has gone, the next waits `rest_s` (Debian's server: 5 s).
+        client has come, or any that begins a new run, so that it can measure the noise floor;
+        and longer while that run `is_preparing`. After a client has gone, the next waits
+        `rest_s` (Debian's server: 5 s).
         """
         self._power = power
         self._noise_amplitude = np.float32(max(noise_power - _ROUNDING_POWER, 0.0) ** 0.5)
@@ -96,6 +98,7 @@ class VirtualRadio:
         self._block = max(1, block_bytes // 2)
         self._quiet_first_s = quiet_first_s
         self._is_new_run = is_new_run
+        self._is_preparing = is_preparing
         self._rest_s = rest_s
         self._clock: Clock = _Monotonic() if clock is None else clock
         self._rng = np.random.default_rng(seed)
@@ -107,6 +110,8 @@ class VirtualRadio:
         self._thread = threading.Thread(target=self._serve, name="virtual-radio", daemon=True)
         self._tone_table = 0, np.empty(0, np.complex64)
         self._quiet_until_s: float | None = None
+        self._awaits_run = False
+        """Whether the client has begun a new run, which has been in preparation since."""
         self._stalled_until_s = 0.0
         self._clipped_until_s = 0.0
         self._lost_s = 0.0
@@ -192,7 +197,8 @@ class VirtualRadio:
         client.settimeout(_LOOK_EVERY_S)
         client.sendall(self.header)
         now = self._clock.now
-        if self._quiet_until_s is None or self._is_new_run():
+        self._awaits_run = self._is_new_run()
+        if self._quiet_until_s is None or self._awaits_run:
             self._quiet_until_s = now() + self._quiet_first_s
         unparsed = b""
         rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0
@@ -273,8 +279,9 @@ class VirtualRadio:
         return np.clip(np.rint(levels, out=levels), 0, 255, out=levels).astype(np.uint8)
 
     def _amplitude(self, moment_s: float) -> float:
+        self._awaits_run = self._awaits_run and self._is_preparing()
         quiet = self._quiet_until_s is not None and moment_s < self._quiet_until_s
-        if quiet or not self.transmitting:
+        if quiet or self._awaits_run or not self.transmitting:
             return 0.0
         return float(max(self._power(moment_s), 0.0) ** 0.5)
 

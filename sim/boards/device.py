@@ -44,9 +44,19 @@ class VirtualDevice(ABC):
         """Where the carriage truly is (mm): its distance from where homing takes it."""
 
     @property
+    @abstractmethod
+    def usable_mm(self) -> float:
+        """How far from where homing takes it the carriage may be sent (mm)."""
+
+    @property
     def port(self) -> str:
         """Where to reach it."""
         return self._wire.name
+
+    @property
+    def is_yet_to_home(self) -> bool:
+        """Whether somebody has its port open who has not told it to home yet."""
+        return self.is_newly_opened and self._wire.is_open
 
     def start(self) -> None:
         self._thread.start()

@@ -23,6 +23,10 @@ class VirtualGrbl(GrblProgram):
         return self._axis.distance_at(moment)
 
     @property
+    def usable_mm(self) -> float:
+        return self.settings[130] - 2 * self.settings[27]
+
+    @property
     def state(self) -> str:
         """What the board would report now."""
         return self._state

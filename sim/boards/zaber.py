@@ -69,6 +69,10 @@ class VirtualZaber(VirtualDevice):
         return self._axis.true.position_at(moment) + 0.0
 
     @property
+    def usable_mm(self) -> float:
+        return self.settings["limit.max"] * self._microstep_mm
+
+    @property
     def flags(self) -> frozenset[str]:
         """The flags that are up now."""
         return frozenset(self._flags)

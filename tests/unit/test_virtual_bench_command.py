@@ -151,13 +151,20 @@ def test_a_stage_knows_whether_it_was_homed_since_it_was_opened(
         assert not device.is_newly_opened
         for _ in range(2):
             _open_and_home(device, home)
+            assert not device.is_yet_to_home
             wait_until(lambda: not device._wire.is_open)
+        port = os.open(device.port, os.O_RDWR | os.O_NOCTTY)
+        wait_until(lambda: device.is_yet_to_home)
+        os.close(port)
+        wait_until(lambda: not device.is_yet_to_home)
+        assert device.is_newly_opened
 
 
 def _open_and_home(device: VirtualDevice, home: bytes) -> None:
     port = os.open(device.port, os.O_RDWR | os.O_NOCTTY)
     try:
         wait_until(lambda: device.is_newly_opened)
+        assert device.is_yet_to_home
         wait_until(lambda: os.write(port, home) > 0 and not device.is_newly_opened)
     finally:
         os.close(port)

@@ -178,3 +178,25 @@ def test_it_is_silent_again_for_a_client_that_begins_a_new_run() -> None:
         assert level() > -12
         begins = True
         assert level() < -28
+
+
+def test_it_stays_silent_while_that_run_is_prepared_and_no_other_preparation_silences_it() -> None:
+    prepares = True
+    with (
+        VirtualRadio(
+            lambda _: 0.1, noise_power=1e-3, is_new_run=lambda: True, is_preparing=lambda: prepares
+        ) as radio,
+        connect(radio) as client,
+    ):
+
+        def level() -> float:
+            return db(np.frombuffer(receive(client, 20_000), np.uint8).reshape(-1, 2))
+
+        receive(client, 12)
+        for _ in range(20):
+            assert level() < -28
+        prepares = False
+        wait_until(lambda: level() > -12)
+        prepares = True
+        for _ in range(20):
+            assert level() > -12

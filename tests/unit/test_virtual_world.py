@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from math import log2
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from macontrol.config import load_config
-from macontrol.controller.clock import VirtualClock
+from macontrol.controller.clock import VirtualClock, WallClock
+from macontrol.hal.grbl import GrblStage
 from macontrol.hal.power import wideband
+from macontrol.hal.zaber import ZaberStage
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.channel import Channel
-from macontrol.sim.virtual_bench import NOISE_DBFS, VirtualWorld
+from macontrol.sim.virtual_bench import NOISE_DBFS, VirtualBench, VirtualWorld
 from macontrol.sim.virtual_radio import VirtualRadio
 
 SEED = 5
@@ -82,6 +85,35 @@ def test_it_stands_still_until_it_drifts_and_begins_only_once(world: VirtualWorl
     world.drift(2e6)
     reward_shown(world, 0.7, 1e6 + 10 + 2.5 * SLOT_S)
     assert world.slot == 3
+
+
+@pytest.mark.parametrize("offset_mm", [0.0, 5.0])
+@pytest.mark.parametrize(
+    ("preset", "travel"),
+    [
+        *(("lab-2g4-grbl", "auto"), ("lab-2g4-grbl", "302")),
+        *(("lab-5g8-zaber", "auto"), ("lab-5g8-zaber", "152")),
+    ],
+)
+def test_a_stage_that_is_counted_towards_its_switch_has_its_zero_where_the_driver_has_it(
+    tmp_path: Path, preset: str, travel: str, offset_mm: float
+) -> None:
+    link = tmp_path / "stage"
+    told = [f"stage.port={link}", "stage.inverted=true", f"stage.offset_mm={offset_mm}"]
+    told += ["reward.noise_level=0", f"stage.travel_mm={travel}"]
+    config, clock = load_config(None, told, preset=preset), WallClock()
+    driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
+    with VirtualBench(config, clock, seed=SEED, link=link) as bench:
+        stage = driver(config.stage, clock)
+        try:
+            stage.connect(clock.now() + 30.0)
+        finally:
+            stage.close()
+        from_switch_mm = bench.stage.position_at(clock.now())
+        snr = bench.world.power_at(clock.now()) / 10 ** (NOISE_DBFS / 10)
+    position_mm = stage.description.travel_mm - (from_switch_mm - offset_mm)
+    h = Channel(config, SEED).field(position_mm / config.physical.wavelength_mm)
+    assert snr == pytest.approx(config.reward.snr * abs(h) ** 2, rel=2e-3)
 
 
 def test_the_noise_floor_of_its_bytes_is_the_one_that_snr_is_counted_from() -> None:
