@@ -126,7 +126,7 @@ class GrblStage(SerialStage):
     def _reset(self, deadline_s: float) -> bool:
         """Soft-reset the board; whether its banner came."""
         self._owed = self._unanswered = 0
-        self._send(RESET)
+        self._send(RESET, deadline_s)
         return self._await_banner(deadline_s)
 
     def _settle(self, deadline_s: float) -> None:
@@ -186,7 +186,7 @@ class GrblStage(SerialStage):
         samples = []
         for _ in range(_LATENCY_SAMPLES):
             sent = self._clock.now()
-            self._send(comment + b"\n\n", answers=2)
+            self._send(comment + b"\n\n", deadline_s, answers=2)
             while self._owed:
                 self._demand(deadline_s, "a comment")
             samples.append(self._clock.now() - sent)
@@ -219,7 +219,7 @@ class GrblStage(SerialStage):
     def _run_homing(self, deadline_s: float) -> None:
         which, axis = self._settings.homing_command, self._settings.axis
         alone = which == "axis" or (which == "auto" and "H" in self.identity.options)
-        self._send(f"$H{axis if alone else ''}\n".encode("ascii"), answers=1)
+        self._send(f"$H{axis if alone else ''}\n".encode("ascii"), deadline_s, answers=1)
         while self._owed:
             report = self._demand(deadline_s, "homing")
             if isinstance(report, Failure):
@@ -279,7 +279,8 @@ class GrblStage(SerialStage):
             self._stand_at(self._reported_mm)
         self._span_mm = (min(*self._span_mm, target), max(*self._span_mm, target))
         self._still_at_s, self._target_mm, self._idle_since_s = inf, target, None
-        self._send(_move_lines(self._settings.axis, self._to_machine(target), speed), answers=2)
+        lines = _move_lines(self._settings.axis, self._to_machine(target), speed)
+        self._send(lines, deadline_s, answers=2)
         refusal: Failure | None = None
         while self._owed:
             report = self._next(deadline_s)
@@ -289,7 +290,8 @@ class GrblStage(SerialStage):
                 refusal = refusal or report
         self._still_at_s = self._clock.now() + self._settings.settling_s
         if refusal is not None:
-            self._send(b"\n", answers=1)  # grblHAL refuses everything until it has seen one
+            # grblHAL refuses everything until it has seen an empty line.
+            self._send(b"\n", deadline_s, answers=1)
             while self._owed and self._next(deadline_s) is not None:
                 pass
             raise StageError(f"the board refuses to move to {target:.4f} mm: {refusal}")
@@ -402,7 +404,7 @@ class GrblStage(SerialStage):
 
     def _hold(self, deadline_s: float) -> Status | None:
         """Decelerate to a stand; the report of it, or None if there was none in time."""
-        self._send(FEED_HOLD)
+        self._send(FEED_HOLD, deadline_s)
         while self._clock.now() < deadline_s:
             status = self._ask_status(min(deadline_s, self._clock.now() + _ANSWER_S))
             if status is None:
@@ -432,8 +434,8 @@ class GrblStage(SerialStage):
 
     def _command(self, text: bytes, deadline_s: float) -> list[Report]:
         """Send one line, and get everything that is said up to its `ok`."""
-        self._send(text + b"\n", answers=1)
         until = min(deadline_s, self._clock.now() + _COMMAND_S)
+        self._send(text + b"\n", until, answers=1)
         said: list[Report] = []
         while self._owed:
             report = self._demand(until, text.decode("ascii"))
@@ -448,11 +450,11 @@ class GrblStage(SerialStage):
         if self._unanswered and not self._owed:
             # The report of an earlier query may still be under way. It comes before the answer
             # to an empty line, so that whatever comes after is new.
-            self._send(b"\n", answers=1)
+            self._send(b"\n", deadline_s, answers=1)
             while self._owed:
                 if self._next(deadline_s) is None:
                     return None
-        self._send(STATUS_QUERY)
+        self._send(STATUS_QUERY, deadline_s)
         self._unanswered = 1
         while (report := self._next(deadline_s)) is not None:
             if isinstance(report, Status):
@@ -463,7 +465,8 @@ class GrblStage(SerialStage):
                     self._index < min(len(report.work), len(self._work_offset))
                 ):
                     return report
-                self._send(STATUS_QUERY)  # a work position says nothing before its offset is told
+                # A work position says nothing before its offset is told.
+                self._send(STATUS_QUERY, deadline_s)
         return None
 
     def _demand(self, deadline_s: float, what: str) -> Report:
@@ -505,8 +508,8 @@ class GrblStage(SerialStage):
                 self._lose(str(report))
         return report
 
-    def _send(self, data: bytes, *, answers: int = 0) -> None:
-        self._write(data)
+    def _send(self, data: bytes, deadline_s: float = inf, *, answers: int = 0) -> None:
+        self._write(data, deadline_s)
         self._owed += answers
 
     def _forget_position(self, why: str | None) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import os
 import select
 import termios
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Literal, NoReturn, Protocol, TypeAlias
 
@@ -26,6 +28,8 @@ from macontrol.hal.stage import StageError, StageLostError
 LONGEST_LINE = 1024
 """Bytes without a line end beyond this are garbage, and are dropped."""
 
+# How long a port has to take bytes, even past a deadline: losing it costs a homing.
+_LEAST_WRITE_S = 0.05
 _PULSE_S = 0.05
 # How long the last bytes, which may be those that stop a motor, have to get out of the computer.
 _LAST_WORDS_S = 0.1
@@ -49,8 +53,8 @@ class LineLostError(StageLostError):
 class Line(Protocol):
     """What a driver needs of a connection. Any method may raise LineLostError."""
 
-    def write(self, data: bytes) -> None:
-        """Send bytes as they are."""
+    def write(self, data: bytes, deadline_s: float = inf) -> None:
+        """Send bytes as they are; a port that has not taken them by the deadline is lost."""
         ...
 
     def read_line(self, deadline_s: float) -> bytes | None:
@@ -103,6 +107,7 @@ class SerialLine:
         self._port = port
         self._clock = clock
         self._log = log
+        self._write_timeout_s = write_timeout_s
         self._buffer = LineBuffer()
         self._overdue_s: float | None = None
         """The deadline after which the port was last looked at."""
@@ -110,7 +115,6 @@ class SerialLine:
         self._serial.port = port
         self._serial.baudrate = baud_rate
         self._serial.timeout = 0
-        self._serial.write_timeout = write_timeout_s
         self._serial.exclusive = True
         self._serial.dtr = dtr == "assert"
         self._serial.rts = rts == "assert"
@@ -129,15 +133,33 @@ class SerialLine:
     def is_open(self) -> bool:
         return bool(self._serial.is_open)
 
-    def write(self, data: bytes) -> None:
-        """Send bytes as they are, within the write timeout. Never waits for them to be sent."""
+    def write(self, data: bytes, deadline_s: float = inf) -> None:
+        """Send bytes as they are; they are waited for to be taken, but not to be sent.
+
+        A port that has not taken them all by the deadline, or within the write timeout if that is
+        earlier, is lost: nobody knows what the board makes of half a command.
+        """
         self._require_open()
         if self._log is not None:
             self._log(">", data)
+        now = self._clock.now()
+        until = min(max(deadline_s, now + _LEAST_WRITE_S), now + self._write_timeout_s)
+        left = memoryview(data)
         try:
-            self._serial.write(data)
-        except (OSError, TypeError) as error:  # pyserial's errors are OSErrors
+            while left := left[self._write_some(left) :]:
+                if self._clock.now() >= until:
+                    raise serial.SerialTimeoutException("Write timeout")
+                wait = max(until - self._clock.now(), 0.0)
+                select.select([], [self._serial.fileno()], [], wait)
+        except (OSError, TypeError, ValueError) as error:  # pyserial's errors are OSErrors
             self._lose(error)
+
+    def _write_some(self, data: memoryview) -> int:
+        """How many of the bytes the port took at once."""
+        try:
+            return os.write(self._serial.fileno(), data)
+        except BlockingIOError:
+            return 0
 
     def read_line(self, deadline_s: float) -> bytes | None:
         """Get the next line without its end, or None if there is none by the deadline.
@@ -170,17 +192,19 @@ class SerialLine:
 
         What is dropped here is what the driver would try to send for half a minute.
         """
+        self._let_go(_LAST_WORDS_S)
+
+    def _let_go(self, last_words_s: float) -> None:
         if self._serial.is_open:
             with contextlib.suppress(OSError, TypeError, termios.error):
-                if not self._is_all_sent():
+                if not self._is_all_sent(self._clock.now() + last_words_s):
                     self._serial.reset_output_buffer()
             with contextlib.suppress(OSError, TypeError):
                 self._serial.close()
 
-    def _is_all_sent(self) -> bool:
-        until = self._clock.now() + _LAST_WORDS_S
+    def _is_all_sent(self, until_s: float) -> bool:
         while self._serial.out_waiting > 0:
-            if self._clock.now() >= until:
+            if self._clock.now() >= until_s:
                 return False
             self._clock.sleep_until(self._clock.now() + _LOOK_EVERY_S)
         return True
@@ -190,7 +214,7 @@ class SerialLine:
             raise LineLostError(f"{self._port}: the connection is closed")
 
     def _lose(self, error: Exception) -> NoReturn:
-        self.close()
+        self._let_go(0.0)
         what = (
             "does not take what it is sent"
             if isinstance(error, serial.SerialTimeoutException)

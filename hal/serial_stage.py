@@ -370,11 +370,11 @@ class SerialStage(ABC):
             self._lose_line(error)
         return None
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, deadline_s: float = inf) -> None:
         if self._line is None:
             self._lose("the connection is closed")
         try:
-            self._line.write(data)
+            self._line.write(data, deadline_s)
         except LineLostError as error:
             self._lose_line(error)
 

@@ -439,7 +439,7 @@ class ZaberStage(SerialStage):
     def _ask(self, text: str, deadline_s: float, *, axis: int | None = None) -> Reply | None:
         """Send a command and get its answer; None if there is none by the deadline."""
         about = self._number if axis is None else axis
-        self._post(text, axis=about)
+        self._post(text, deadline_s, axis=about)
         while (message := self._next(deadline_s)) is not None:
             if (
                 isinstance(message, Reply)
@@ -489,12 +489,12 @@ class ZaberStage(SerialStage):
                 "load before it is started again"
             )
 
-    def _post(self, text: str, *, axis: int | None = None) -> None:
+    def _post(self, text: str, deadline_s: float = inf, *, axis: int | None = None) -> None:
         """Send a command and wait for nothing."""
         self._message_id = (self._message_id + 1) % 100
         about = self._number if axis is None else axis
         data = encode(self._settings.device_address, about, self._message_id, text)
-        self._write(data)
+        self._write(data, deadline_s)
 
     def _forget_position(self, why: str | None) -> None:
         super()._forget_position(why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import inf
 
 import grbl_bench
 import zaber_bench
@@ -41,7 +42,7 @@ class FuzzedLine(ABC):
         self._proper.clear()
         self.sent.clear()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, deadline_s: float = inf) -> None:
         text = self._understand(data)
         self.sent.append(text)
         if self._polite:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from macontrol.config.stage_settings import StageSettings
@@ -76,7 +79,7 @@ class ScriptedLine:
         """Go on with this when all before it is said."""
         self._script.append(exchange)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, deadline_s: float = inf) -> None:
         assert self.is_open
         assert self._script, f"{data!r} was sent, and nothing was to be"
         expected, answers = self._script.popleft()
@@ -102,6 +105,17 @@ class ScriptedLine:
         assert not self._script, f"not sent: {list(self._script)}"
         unread = [line for _, line in self._answers]
         assert not unread, f"not read: {unread}"
+
+
+def fill(port: int) -> None:
+    """Write to an open port until it takes no byte more, as if nobody read at its other end."""
+    full_since = time.monotonic()
+    while time.monotonic() < full_since + 0.3:  # the kernel makes room once more, a little later
+        try:
+            os.write(port, b"x")
+            full_since = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.01)
 
 
 _Stage = TypeVar("_Stage", bound=SerialStage)

@@ -47,6 +47,23 @@ class Rig(Generic[_Board, _Stage]):
         timer.daemon = True
         timer.start()
 
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """A time in which the board reads nothing from the wire."""
+        begun, over = threading.Event(), threading.Event()
+
+        def listen_to_nobody() -> None:
+            begun.set()
+            over.wait()
+
+        self.board._requests.append((listen_to_nobody, threading.Event()))
+        self.board._wire.wake()
+        assert begun.wait(30.0)
+        try:
+            yield
+        finally:
+            over.set()
+
     def true_mm(self) -> float:
         return self.board.position_at(CLOCK.now())
 

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stage_desk import stage_settings
+from stage_desk import fill, stage_settings
 from stage_rigs import CLOCK, AnyRig, grbl_rig, soon, zaber_rig
 from zaber_bench import zaber_settings
 
 from macontrol.config.stage_settings import StageSettings
 from macontrol.hal import StageError, StageLostError
 from macontrol.hal.grbl import GrblStage
+from macontrol.hal.serial_line import SerialLine
 from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.zaber import ZaberStage
 
@@ -178,18 +179,30 @@ def test_closing_in_motion_stops_the_carriage(rig: AnyRig) -> None:
 def test_a_port_that_takes_no_bytes_is_told(settings: StageSettings) -> None:
     with open(settings.port, "wb", 0) as port:
         os.set_blocking(port.fileno(), False)
-        full_since = CLOCK.now()
-        while CLOCK.now() < full_since + 0.3:  # the kernel makes room once more, a little later
-            if port.write(b"x") is None:
-                CLOCK.sleep_until(CLOCK.now() + 0.01)
-            else:
-                full_since = CLOCK.now()
+        fill(port.fileno())
     stage = make(settings)
     begun = CLOCK.now()
     with pytest.raises(StageError, match="does not take what it is sent"):
         stage.connect(soon(10.0))
     assert CLOCK.now() - begun < 5.0
     stage.close()
+
+
+def test_a_port_that_takes_no_bytes_in_a_run_holds_nobody_up_past_the_deadline(
+    rig: AnyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = rig.stage._line
+    assert isinstance(line, SerialLine)
+    monkeypatch.setattr(line, "_write_timeout_s", 20.0)  # so that the deadline alone can end it
+    with rig.deaf():
+        fill(line._serial.fileno())
+        begun = CLOCK.now()
+        with pytest.raises(StageLostError, match="does not take what it is sent"):
+            rig.stage.move_to(20.0, begun + 0.1)
+        assert CLOCK.now() - begun < 10.0
+    rig.refuse_to_move()
+    rig.stage.recover(soon())
+    rig.assert_works()
 
 
 @pytest.mark.parametrize("words", [["yes", ""], ["cat", "/dev/zero"]], ids=["lines", "bytes"])

@@ -12,10 +12,12 @@ import time
 import tty
 from collections.abc import Iterator
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import pytest
 import serial
+from stage_desk import fill
 
 from macontrol.controller.clock import VirtualClock, WallClock
 from macontrol.hal import StageLostError
@@ -212,6 +214,36 @@ def test_a_write_that_is_not_taken_ends(terminal: Terminal) -> None:
     assert not line.is_open
 
 
+@pytest.mark.parametrize("within_s", [0.3, -1.0])
+def test_a_write_that_is_not_taken_ends_with_its_deadline_and_a_moment_after_one_that_has_passed(
+    terminal: Terminal, within_s: float
+) -> None:
+    line = SerialLine(terminal.port, 115200, CLOCK, write_timeout_s=30.0)
+    fill(line._serial.fileno())
+    begun = CLOCK.now()
+    with pytest.raises(LineLostError, match="does not take"):
+        line.write(b"?", begun + within_s)
+    assert 0.04 <= CLOCK.now() - begun < 10.0
+    assert not line.is_open
+
+
+def test_a_write_that_is_taken_late_is_all_there(terminal: Terminal) -> None:
+    line = SerialLine(terminal.port, 115200, CLOCK, write_timeout_s=30.0)
+    words, heard = b"G1X-20.0000F6000.0\n" * 4096, bytearray()
+
+    def listen() -> None:
+        time.sleep(0.2)
+        while len(heard) < len(words):
+            heard.extend(os.read(terminal.master, 4096))
+
+    board = threading.Thread(target=listen)
+    board.start()
+    line.write(words, soon(20.0))
+    board.join()
+    line.close()
+    assert heard == words
+
+
 def test_control_lines_that_are_not_there_do_not_matter(terminal: Terminal) -> None:
     line = SerialLine(terminal.port, 115200, CLOCK, dtr="pulse", rts="clear")
     assert not line.low_latency  # nor is there anything to hurry on a pseudo-terminal
@@ -241,7 +273,7 @@ def test_reopening_backs_off_until_it_works() -> None:
     clock, tries = VirtualClock(), []
 
     class Opened:
-        def write(self, data: bytes) -> None: ...
+        def write(self, data: bytes, deadline_s: float = inf) -> None: ...
         def read_line(self, deadline_s: float) -> bytes | None: ...
         def close(self) -> None: ...
 
