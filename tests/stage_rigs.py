@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import pytest
 from stage_desk import stage_settings
+from waiting import wait_until
 from zaber_bench import summed, zaber_settings
 
 from macontrol.controller.clock import WallClock
@@ -41,11 +42,42 @@ class Rig(Generic[_Board, _Stage]):
     reset_is_told_as: str
     garbage: tuple[bytes, ...]
     """What may come over the wire and must change nothing."""
+    sets_out: str
+    """The board's method that begins a motion …"""
+    seeks_home: str
+    """… and the one that begins a homing."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         timer = threading.Timer(seconds, action)
         timer.daemon = True
         timer.start()
+
+    def amid_a_motion(self, action: Callable[[], None]) -> None:
+        """Have something happen to the board while it is on its next move."""
+        self._amid(self.sets_out, action)
+
+    def amid_homing(self, action: Callable[[], None]) -> None:
+        """Have something happen to the board the next time it homes, on its way to the switch."""
+        self._amid(self.seeks_home, action)
+
+    def _amid(self, method: str, action: Callable[[], None]) -> None:
+        """The board itself lets it happen: it is never too late, however busy the machine is."""
+        board = self.board
+        begin = getattr(board, method)
+
+        def strike() -> None:
+            CLOCK.sleep_until(CLOCK.now() + 0.05)
+            board._wire._send_what_is_due()
+            threading.Thread(target=action, daemon=True).start()
+            wait_until(lambda: bool(board._requests))  # and the board does it before all else
+
+        def begin_and_strike(*words: Any, **options: Any) -> Any:
+            setattr(board, method, begin)
+            board._requests.append((strike, threading.Event()))
+            board._wire.wake()
+            return begin(*words, **options)
+
+        setattr(board, method, begin_and_strike)
 
     @contextmanager
     def deaf(self) -> Iterator[None]:
@@ -100,9 +132,9 @@ AnyRig: TypeAlias = GrblRig | ZaberRig
 
 
 @contextmanager
-def grbl_rig(link: Path) -> Iterator[GrblRig]:
+def grbl_rig(link: Path, *, homing_mm_per_s: float = 100.0) -> Iterator[GrblRig]:
     """A short rail with a quick homing, so that faults can be had by the dozen."""
-    quick = {130: 60.0, 25: 6000.0, 24: 3000.0, 26: 5.0, 27: 1.0}
+    quick = {130: 60.0, 25: 60 * homing_mm_per_s, 24: 3000.0, 26: 5.0, 27: 1.0}
     board = VirtualGrbl(CLOCK, settings=quick, link=link, distance_mm=3.0)
     rig = Rig(
         board,
@@ -111,15 +143,18 @@ def grbl_rig(link: Path) -> Iterator[GrblRig]:
         motions=("G1", "$H"),
         reset_is_told_as="reset in mid-run",
         garbage=(b"\xff\x00\x80", b"\r\n\r\n", b"<Idle|MPos:", b"o", b"$100=1\n"),
+        sets_out="_go",
+        seeks_home="_seek_switch",
     )
     with _homed(rig):
         yield rig
 
 
 @contextmanager
-def zaber_rig(link: Path) -> Iterator[ZaberRig]:
+def zaber_rig(link: Path, *, homing_mm_per_s: float = 128.0) -> Iterator[ZaberRig]:
     """A rail of 60 mm at 1 µm, as fast as the other."""
     quick = {"limit.max": 60_000.0, "maxspeed": 163_840.0, "accel": 82.0, "comm.alert": 1.0}
+    quick["limit.approach.maxspeed"] = homing_mm_per_s * 1638.4
     board = VirtualZaber(CLOCK, settings=quick, microstep_mm=0.001, link=link, distance_mm=3.0)
     rig = Rig(
         board,
@@ -135,6 +170,8 @@ def zaber_rig(link: Path) -> Iterator[ZaberRig]:
             summed("@02 1 07 OK IDLE FS 5") + b"\r\n",  # another device's
             b"!01 1 IDLE FS:00\r\n",
         ),
+        sets_out="_execute_move",
+        seeks_home="_home",
     )
     with _homed(rig):
         yield rig

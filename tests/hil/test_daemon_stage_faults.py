@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
+from waiting import wait_until
 from zaber_bench import summed
 
 from macontrol.config import Config, load_config
@@ -270,13 +271,6 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 def closing() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
-
-
-def wait_until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
-    deadline = CLOCK.now() + within_s
-    while not condition():
-        assert CLOCK.now() < deadline
-        CLOCK.sleep_until(CLOCK.now() + 0.005)
 
 
 def replug_as_another(bench: Bench, closing: ExitStack) -> None:

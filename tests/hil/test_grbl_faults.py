@@ -49,13 +49,13 @@ def test_boot_text_junk_and_errors_before_the_banner_are_passed_over(rig: GrblRi
 
 
 def test_a_limit_alarm_is_forgiven_once_and_told_the_second_time(rig: GrblRig) -> None:
-    rig.after(0.2, rig.board.trip_limit)
+    rig.amid_a_motion(rig.board.trip_limit)
     with pytest.raises(StageLostError, match="limit switch was hit"):
         rig.stage.move_to(50.0, soon())
     rig.refuse_to_move()
     rig.stage.recover(soon())
     rig.assert_works()
-    rig.after(0.1, rig.board.trip_limit)
+    rig.amid_a_motion(rig.board.trip_limit)
     with pytest.raises(StageLostError, match="limit switch was hit"):
         rig.stage.move_to(50.0, soon())
     with pytest.raises(StageError, match="check the switch and its wiring"):
@@ -82,7 +82,7 @@ def test_nothing_is_asked_while_it_homes(rig: GrblRig, wire: list[bytes]) -> Non
 
 def test_homing_that_fails_says_why_and_is_tried_again_by_a_recovery(rig: GrblRig) -> None:
     rig.stage.move_to(30.0, soon())
-    rig.after(0.05, lambda: rig.board.raise_alarm(8))
+    rig.amid_homing(lambda: rig.board.raise_alarm(8))
     with pytest.raises(StageLostError, match=r"ALARM:8, homing failed: .* did not let go"):
         rig.stage.home(soon())
     rig.refuse_to_move()
@@ -162,7 +162,7 @@ def test_a_target_spoilt_on_its_way_is_noticed_by_where_the_board_says_it_is(
 
 
 def test_a_confirmation_from_nowhere_is_not_taken_for_an_arrival(rig: GrblRig) -> None:
-    rig.after(0.1, lambda: rig.board.say(b"ok\r\n"))
+    rig.amid_a_motion(lambda: rig.board.say(b"ok\r\n"))
     arrival = rig.stage.move_to(40.0, soon())
     assert rig.true_mm() == pytest.approx(40.0, abs=0.03)
     assert arrival.arrived
@@ -180,7 +180,7 @@ def test_a_limit_alarm_in_which_the_program_died_is_no_obstacle_to_the_next(rig:
 
 
 def test_a_hung_board_is_lost_within_seconds_and_comes_back_by_being_opened(rig: GrblRig) -> None:
-    rig.after(0.2, rig.board.hang)
+    rig.amid_a_motion(rig.board.hang)
     assert not rig.stage.move_to(50.0, soon(1.0)).arrived
     with pytest.raises(StageLostError, match="has not answered"):
         rig.stage.where(soon(1.5))
@@ -231,7 +231,7 @@ def test_lost_steps_towards_the_switch_end_in_a_limit_alarm_not_in_a_crash(rig: 
 
 
 def test_a_board_put_on_hold_by_hand_is_told_and_recovered(rig: GrblRig) -> None:
-    rig.after(0.1, rig.board.press_hold)
+    rig.amid_a_motion(rig.board.press_hold)
     assert not rig.stage.move_to(50.0, soon(1.5)).arrived
     with pytest.raises(StageError, match="Hold"):
         rig.stage.where(soon())
@@ -242,7 +242,7 @@ def test_a_board_put_on_hold_by_hand_is_told_and_recovered(rig: GrblRig) -> None
 def test_a_hold_that_is_ended_by_hand_goes_on_to_its_target_without_homing(
     rig: GrblRig, wire: list[bytes]
 ) -> None:
-    rig.after(0.1, rig.board.press_hold)
+    rig.amid_a_motion(rig.board.press_hold)
     assert not rig.stage.move_to(40.0, soon(1.0)).arrived
     with pytest.raises(StageError, match="Hold"):
         rig.stage.where(soon())

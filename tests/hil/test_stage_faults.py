@@ -6,7 +6,8 @@ import contextlib
 import os
 import subprocess
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def make(settings: StageSettings) -> SerialStage:
 
 
 def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
-    rig.after(0.2, rig.board.unplug)
+    rig.amid_a_motion(rig.board.unplug)
     with pytest.raises(StageLostError, match="gone"):
         rig.stage.move_to(50.0, soon())
     rig.refuse_to_move()
@@ -76,7 +77,7 @@ def test_it_is_found_again_by_its_link_though_the_port_has_another_name(rig: Any
 
 def test_unplugged_while_it_homes_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
     rig.stage.move_to(30.0, soon())
-    rig.after(0.1, rig.board.unplug)
+    rig.amid_homing(rig.board.unplug)
     with pytest.raises(StageLostError, match="gone"):
         rig.stage.home(soon())
     rig.refuse_to_move()
@@ -85,19 +86,23 @@ def test_unplugged_while_it_homes_it_is_lost_and_homed_once_it_is_back(rig: AnyR
     rig.assert_works()
 
 
-def test_a_recovery_that_nobody_waits_for_any_more_stops_the_motor(rig: AnyRig) -> None:
-    rig.stage.move_to(40.0, soon())
-    rig.board.reset()
-    CLOCK.sleep_until(CLOCK.now() + 0.1)
-    with pytest.raises(StageLostError):
-        rig.stage.move_to(30.0, soon())
-    with pytest.raises(StageError, match="told to stop"):
-        rig.stage.recover(soon(), lambda: rig.true_mm() == pytest.approx(40.0, abs=0.01))
-    CLOCK.sleep_until(CLOCK.now() + 0.2)
-    here = rig.true_mm()
-    CLOCK.sleep_until(CLOCK.now() + 0.2)
-    assert rig.true_mm() == here > 5.0
-    rig.refuse_to_move()
+@pytest.mark.parametrize("make_rig", [grbl_rig, zaber_rig])
+def test_a_recovery_that_nobody_waits_for_any_more_stops_the_motor(
+    tmp_path: Path, make_rig: Callable[..., AbstractContextManager[AnyRig]]
+) -> None:
+    with make_rig(tmp_path / "tty", homing_mm_per_s=5.0) as rig:  # it would take 8 s
+        rig.stage.move_to(40.0, soon())
+        rig.board.reset()
+        CLOCK.sleep_until(CLOCK.now() + 0.1)
+        with pytest.raises(StageLostError):
+            rig.stage.move_to(30.0, soon())
+        with pytest.raises(StageError, match="told to stop"):
+            rig.stage.recover(soon(), lambda: rig.true_mm() == pytest.approx(40.0, abs=0.01))
+        CLOCK.sleep_until(CLOCK.now() + 0.2)
+        here = rig.true_mm()
+        CLOCK.sleep_until(CLOCK.now() + 0.2)
+        assert rig.true_mm() == here > 5.0
+        rig.refuse_to_move()
 
 
 def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: AnyRig) -> None:
@@ -113,7 +118,7 @@ def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: A
 
 
 def test_a_reset_in_motion_is_noticed_and_homed(rig: AnyRig) -> None:
-    rig.after(0.2, rig.board.reset)
+    rig.amid_a_motion(rig.board.reset)
     with pytest.raises(StageLostError, match=rig.reset_is_told_as):
         rig.stage.move_to(50.0, soon())
     assert 0.0 < rig.true_mm() < 50.0  # and the board says 0 there
@@ -201,6 +206,7 @@ def test_a_port_that_takes_no_bytes_in_a_run_holds_nobody_up_past_the_deadline(
             rig.stage.move_to(20.0, begun + 0.1)
         assert CLOCK.now() - begun < 10.0
     rig.refuse_to_move()
+    rig.board.plug_in()  # the cable is pulled and put back, and what was stuck in it is gone
     rig.stage.recover(soon())
     rig.assert_works()
 

@@ -27,7 +27,7 @@ def rig(tmp_path: Path) -> Iterator[ZaberRig]:
 
 
 def test_unplugged_in_motion_it_goes_on_and_is_stopped_once_it_is_back(rig: ZaberRig) -> None:
-    rig.after(0.1, rig.board.unplug)
+    rig.amid_a_motion(rig.board.unplug)
     with pytest.raises(StageLostError, match="gone"):
         rig.stage.move_to(50.0, soon())
     rig.after(0.1, rig.board.plug_in)
@@ -36,7 +36,7 @@ def test_unplugged_in_motion_it_goes_on_and_is_stopped_once_it_is_back(rig: Zabe
 
 
 def test_a_stall_is_forgiven_once_and_told_the_second_time(rig: ZaberRig) -> None:
-    rig.after(0.1, rig.board.stall)
+    rig.amid_a_motion(rig.board.stall)
     with pytest.raises(StageLostError, match="stalled"):
         rig.stage.move_to(50.0, soon())
     rig.refuse_to_move()
@@ -61,7 +61,7 @@ def test_a_blocked_carriage_makes_homing_fail_loudly(rig: ZaberRig) -> None:
 def test_a_silent_device_is_lost_within_seconds_and_comes_back_with_its_supply(
     rig: ZaberRig,
 ) -> None:
-    rig.after(0.1, rig.board.hang)
+    rig.amid_a_motion(rig.board.hang)
     with pytest.raises(StageLostError, match="has not answered"):
         rig.stage.move_to(50.0, soon(5.0))
     rig.refuse_to_move()
@@ -76,13 +76,13 @@ def test_slow_answers_are_waited_for_and_deadlines_are_kept(rig: ZaberRig) -> No
     deadline = soon(0.05)
     with pytest.raises(StageError, match="does not answer"):
         rig.stage.where(deadline)
-    assert CLOCK.now() - deadline < 0.2
+    assert CLOCK.now() - deadline < 0.4  # less than a device has to answer
     rig.board.slow_down(0.0)
     assert rig.follow().position_mm == pytest.approx(2.0)
 
 
 def test_a_motion_broken_off_by_another_program_is_told(rig: ZaberRig) -> None:
-    rig.after(0.1, lambda: rig.board.interrupt(1000))
+    rig.amid_a_motion(lambda: rig.board.interrupt(1000))
     with pytest.raises(StageError, match="interrupted by another command"):
         rig.stage.move_to(50.0, soon())
     rig.assert_works()

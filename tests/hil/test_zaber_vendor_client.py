@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from waiting import wait_until
 
 from macontrol.controller.clock import WallClock
 from macontrol.sim.boards.zaber import MICROSTEP_MM, VirtualZaber
@@ -34,13 +34,6 @@ def device(request: pytest.FixtureRequest) -> Iterator[VirtualZaber]:
 def connection(device: VirtualZaber) -> Iterator[Connection]:
     with zaber_motion.ascii.Connection.open_serial_port(device.port) as connection:
         yield connection
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = CLOCK.now() + 10
-    while not condition():
-        assert CLOCK.now() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sdr import wait_until
+from waiting import wait_until
 
 from macontrol.cli import main
 from macontrol.commands import virtual_bench

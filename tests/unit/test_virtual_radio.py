@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sdr import wait_until
+from waiting import wait_until
 
 from macontrol.hal.power import tone, wideband
 from macontrol.sim.virtual_radio import VirtualRadio
