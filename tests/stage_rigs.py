@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -30,6 +31,19 @@ _Stage = TypeVar("_Stage", bound=SerialStage)
 
 def soon(seconds: float = 30.0) -> float:
     return CLOCK.now() + seconds
+
+
+def occupy(terminal: str, closing: ExitStack) -> None:
+    """Have something else get the name of a pseudo-terminal that is gone.
+
+    The lowest number that is free is given first, and other programs may have let go of some.
+    """
+    taken = -1
+    while taken < int(Path(terminal).name):
+        ends = os.openpty()
+        taken = int(Path(os.ttyname(ends[1])).name)
+        for end in ends:
+            closing.callback(os.close, end)
 
 
 @dataclass

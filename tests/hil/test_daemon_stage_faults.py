@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
+from stage_rigs import occupy
 from waiting import wait_until
 from zaber_bench import summed
 
@@ -190,7 +191,7 @@ class Bench:
             bits = np.log2(1 + self.config.reward.snr * abs(channel.field(float(x))) ** 2)
             assert reward == pytest.approx(physical.transmission_share * bits, rel=0.1)
             rewarded += 1
-        assert rewarded > 10
+        assert rewarded > 15
 
 
 class Daemon:
@@ -234,6 +235,14 @@ class Daemon:
             for event in self.events[since:]
         )
 
+    def work_on(self) -> None:
+        """Wait until the run has rewards of some more slots, however many it needs for that."""
+        enough = self._rewards() + 6
+        wait_until(lambda: self._rewards() >= enough, 30.0, every_s=0.2)
+
+    def _rewards(self) -> int:
+        return int(np.isfinite(read_run(self.run_file).slots["reward"]).sum())
+
     def strike(self, fault: Callable[[], None], *told: str, is_homed: bool = True) -> None:
         """Bring a fault about; it is told of, and then over: it works again for a while.
 
@@ -246,10 +255,13 @@ class Daemon:
         self.await_event("recovery", "the stage works again", since=since)
         if is_homed:
             self.await_event("missed-slots", "the stage was being recovered", since=since)
-        CLOCK.sleep_until(CLOCK.now() + 1.5)
+        self.work_on()
 
-    def end(self, within_s: float = 10.0) -> tuple[int, str]:
-        """Wait for its end: the exit code, and what it complained of."""
+    def end(self, within_s: float = 15.0) -> tuple[int, str]:
+        """Wait for its end: the exit code, and what it complained of.
+
+        Much less than the 30 s that a board is waited for, but an interpreter takes its time.
+        """
         code = self.process.wait(within_s)
         self._reader.join()
         return code, _pipe(self.process.stderr).read()
@@ -278,8 +290,7 @@ def replug_as_another(bench: Bench, closing: ExitStack) -> None:
     before = os.path.realpath(bench.link)
     bench.stage.unplug()
     CLOCK.sleep_until(CLOCK.now() + 0.5)
-    for end in os.openpty():  # in between something else has got that name
-        closing.callback(os.close, end)
+    occupy(before, closing)
     bench.stage.plug_in()
     assert os.path.realpath(bench.link) != before
 
@@ -326,7 +337,7 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     assert code == 69
     assert "ALARM:1" in errors
     assert "check the switch and its wiring" in errors
-    assert bench.still(1.0) < 1.0
+    assert bench.still(2.0) < 2.0
     bench.assert_motions_were_safe()
     bench.assert_rewards_were_true(daemon, but=(steps_lost_s, mended_s))
 
@@ -348,7 +359,8 @@ def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_ca
         device.say(line + b"\r\n")
         CLOCK.sleep_until(CLOCK.now() + 0.1)
     device.raise_flag("WT")
-    assert not [each for each in daemon.events if each["event"] == "stage-fault"]
+    faults = [each["detail"] for each in daemon.events if each["event"] == "stage-fault"]
+    assert not [each for each in faults if "does not answer" not in each]  # a busy machine's
     daemon.strike(device.reset, "no reference position")
     daemon.strike(lambda: replug_as_another(bench, closing), "gone")
 
@@ -378,7 +390,7 @@ def test_a_stage_that_is_gone_for_good_ends_the_run_and_is_not_shared_before(
     assert code == 69
     assert "is driven by" in errors
     bench.stage.unplug()
-    code, errors = daemon.end(15.0)
+    code, errors = daemon.end()
     assert code == 69
     assert f"{bench.link} does not exist" in errors
     assert "timing.fault_patience_s" in errors
@@ -389,7 +401,8 @@ def test_a_signal_while_a_grbl_stage_is_connected_homed_or_recovered_stops_it_at
     tmp_path: Path, closing: ExitStack, number: signal.Signals
 ) -> None:
     bench = closing.enter_context(
-        Bench(tmp_path, "lab-2g4-grbl", GRBL, board={25: 1500.0, 24: 3000.0})
+        # It homes at 5 mm/s: from where it stands, 40 mm, that takes 8 s.
+        Bench(tmp_path, "lab-2g4-grbl", GRBL, board={25: 300.0, 24: 3000.0})
     )
     board = bench.virtual.stage
     assert isinstance(board, VirtualGrbl)
@@ -398,17 +411,17 @@ def test_a_signal_while_a_grbl_stage_is_connected_homed_or_recovered_stops_it_at
     daemon = bench.start()
     wait_until(lambda: board._wire.is_open)
     daemon.process.send_signal(number)
-    assert daemon.end(3.0) == (0, "")
+    assert daemon.end() == (0, "")
     board.reset()
     board.reset_on_open = True
 
     daemon = bench.start()
     wait_until(lambda: board.state == "Home")
     daemon.process.send_signal(number)
-    wait_until(lambda: board.state == "Alarm", 1.0)
-    assert bench.still(0.5) < 0.5
+    wait_until(lambda: board.state == "Alarm", 3.0)
+    assert bench.still(2.0) < 2.0
     assert bench.true_mm() > 20.0
-    assert daemon.end(3.0) == (0, "")
+    assert daemon.end() == (0, "")
     if number is signal.SIGINT:
         return
     daemon = bench.start()
@@ -416,10 +429,10 @@ def test_a_signal_while_a_grbl_stage_is_connected_homed_or_recovered_stops_it_at
     board.reset()
     wait_until(lambda: board.state == "Home")
     daemon.process.send_signal(number)
-    wait_until(lambda: board.state == "Alarm", 1.0)
-    assert bench.still(0.5) < 0.5
+    wait_until(lambda: board.state == "Alarm", 3.0)
+    assert bench.still(2.0) < 2.0
     assert bench.true_mm() > 0.1
-    assert daemon.end(5.0) == (0, "")
+    assert daemon.end() == (0, "")
 
 
 def test_a_signal_while_a_zaber_stage_is_homed_stops_it_at_once(
@@ -432,10 +445,10 @@ def test_a_signal_while_a_zaber_stage_is_homed_stops_it_at_once(
     daemon = bench.start()
     wait_until(lambda: "home" in device.lines)
     daemon.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: "NI" in device.flags, 1.0)
-    assert bench.still(1.0) < 1.0
+    wait_until(lambda: "NI" in device.flags, 3.0)
+    assert bench.still(2.0) < 2.0
     assert bench.true_mm() > 20.0
-    assert daemon.end(3.0) == (0, "")
+    assert daemon.end() == (0, "")
 
 
 @pytest.mark.parametrize("answer", ["signal", "n", "y"])
@@ -462,9 +475,9 @@ def test_a_person_is_asked_before_the_first_motion_and_a_signal_is_an_answer_too
             wait_until(lambda: board.state == "Home")
         elif answer == "n":
             os.write(master, b"n\n")
-            assert process.wait(5.0) == 69
+            assert process.wait(15.0) == 69
         if answer != "n":
             process.send_signal(signal.SIGTERM)
-            assert process.wait(5.0) == 0
+            assert process.wait(15.0) == 0
     assert (bench.true_mm() == before) == (answer != "y")
     assert ("$H" in board.lines) == (answer == "y")

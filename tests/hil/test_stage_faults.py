@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from stage_desk import fill, stage_settings
-from stage_rigs import CLOCK, AnyRig, grbl_rig, soon, zaber_rig
+from stage_rigs import CLOCK, AnyRig, grbl_rig, occupy, soon, zaber_rig
 from zaber_bench import zaber_settings
 
 from macontrol.config.stage_settings import StageSettings
@@ -64,15 +63,12 @@ def test_it_is_found_again_by_its_link_though_the_port_has_another_name(rig: Any
     rig.board.unplug()
     with pytest.raises(StageLostError):
         rig.stage.move_to(50.0, soon())
-    others = os.openpty()  # in between something else has got that name
-    try:
+    with ExitStack() as closing:
+        occupy(before, closing)
         rig.board.plug_in()
         assert os.path.realpath(rig.board.port) != before
         rig.stage.recover(soon())
         rig.assert_works()
-    finally:
-        for end in others:
-            os.close(end)
 
 
 def test_unplugged_while_it_homes_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
@@ -153,7 +149,7 @@ def test_a_deadline_is_kept_whatever_the_board_does(rig: AnyRig) -> None:
     rig.board.hang()
     for call in (rig.stage.where, lambda deadline: rig.stage.move_to(1.0, deadline)):
         begun = CLOCK.now()
-        with contextlib.suppress(StageError):
+        with suppress(StageError):
             call(begun + 0.2)
         assert CLOCK.now() - begun < 3.0
     rig.board.reset()
