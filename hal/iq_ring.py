@@ -216,7 +216,7 @@ class IQRing:
         self._confirmed = self._count
         if self._settled is None and arrival_s >= self._settles_at_s:
             return self._settle(arrival_s)
-        if self._time_of(self._confirmed) >= self._awaited_s:
+        if self._is_in(self._awaited_s):
             self._changed.notify_all()
         return True
 
@@ -244,6 +244,7 @@ class IQRing:
         self._settled = self._count
         self._held_at_s, self._held_offset_s = arrival_s, self._lowest[0][1]
         self._on_settled()
+        self._changed.notify_all()
         return True
 
     def _is_early(self, offset_s: float, arrival_s: float) -> bool:
@@ -297,10 +298,17 @@ class IQRing:
         with self._changed:
             return self._time_of(index)
 
+    def _is_in(self, moment_s: float) -> bool:
+        """Whether a window that ends at a moment need not be waited for any longer."""
+        return self._settled is not None and self._time_of(self._confirmed) >= moment_s
+
     def wait(self, moment_s: float, timeout_s: float) -> None:
-        """Wait until the samples up to a moment are in, or the stream broke, or the timeout."""
+        """Wait until the samples up to a moment are in and can be had, at the longest so long.
+
+        It ends sooner when the stream breaks, or settles.
+        """
         with self._changed:
-            if self._lowest and self._time_of(self._confirmed) >= moment_s:
+            if self._is_in(moment_s):
                 return
             self._awaited_s = moment_s
             self._changed.wait(timeout_s)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from sdr import wait_until
 
 from macontrol.hal.iq_ring import IQRing, Window
 
@@ -336,11 +337,24 @@ def test_waiting_ends_with_the_sample_that_was_waited_for() -> None:
     assert not waited.is_alive()
 
 
+def test_waiting_goes_on_while_the_stream_settles_and_ends_when_it_has() -> None:
+    radio = Radio(ring_of(settling_s=1.0))
+    radio.run(0.5)
+    waited = threading.Thread(target=radio.ring.wait, args=(START + 0.1, 30.0))
+    waited.start()
+    radio.run(0.3)
+    waited.join(0.2)
+    assert waited.is_alive()
+    radio.run(0.4)
+    waited.join(10.0)
+    assert not waited.is_alive()
+
+
 def test_waiting_ends_when_the_stream_breaks() -> None:
     ring = ring_of()
     waited = threading.Thread(target=ring.wait, args=(START, 30.0))
     waited.start()
-    time.sleep(0.02)
+    wait_until(lambda: ring._awaited_s == START)
     ring.restart("gap", START)
     waited.join(10.0)
     assert not waited.is_alive()

@@ -16,7 +16,7 @@ import pytest
 from sdr import probe_settings, wait_until
 
 from macontrol.hal import Measurement, Probe, ProbeError
-from macontrol.hal.iq_ring import IQRing
+from macontrol.hal.iq_ring import IQRing, Window
 from macontrol.hal.sdr_probe import SdrProbe
 
 RATE = 100_000.0
@@ -245,6 +245,29 @@ def test_an_overflow(bench: Bench, probe: SdrProbe) -> None:
     bench.ring.restart("overflow", bench.time_s)
     bench.run(0.3)
     assert collected(probe)[0].reason == "overflow"
+
+
+def test_while_the_stream_settles_after_an_overflow_the_worker_rests(
+    bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The samples of the window are in, but cannot be had yet: it is not asked for all the time."""
+    bench.run(0.2)
+    assert bench.ring is not None
+    bench.ring.restart("overflow", bench.time_s)
+    window, asked = bench.ring.window, itertools.count()
+
+    def counted(start_s: float, end_s: float) -> Window:
+        next(asked)
+        return window(start_s, end_s)
+
+    monkeypatch.setattr(bench.ring, "window", counted)
+    probe.request(1, bench.time_s, bench.time_s + 0.05)
+    bench.run(0.1)
+    time.sleep(0.3)
+    assert probe.collect(0.0) == []
+    assert 0 < next(asked) < 50
+    bench.run(0.3)
+    assert collected(probe)[0].reason == "settling"
 
 
 def test_samples_that_do_not_come_are_stale(bench: Bench, probe: SdrProbe) -> None:
