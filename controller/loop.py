@@ -58,6 +58,15 @@ class _Actuation:
     """Why there can be no measurement."""
 
 
+@dataclass(slots=True)
+class _Awaited:
+    """A measurement that was asked for and has not come."""
+
+    position: float
+    is_accounted_for: bool = False
+    """Whether its slot has been told to be a fault of the probe: it is one thing or the other."""
+
+
 class SlotLoop:
     """Runs a policy on a bench, slot by slot."""
 
@@ -89,7 +98,7 @@ class SlotLoop:
         self._rho_max = config.physical.rho_max
         self._largest_reward = config.largest_reward
         self._meter = SurfaceMeter() if isinstance(policy, MoveUCB) else None
-        self._pending: dict[int, float] = {}
+        self._pending: dict[int, _Awaited] = {}
         patience_s = config.timing.fault_patience_s
         self._stage_patience = Patience("stage", patience_s, clock, recorder)
         self._probe_patience = Patience("probe", patience_s, clock, recorder)
@@ -312,27 +321,24 @@ class SlotLoop:
         """This slot's measurement, if it is in, and all valid ones with their positions."""
         own: Measurement | None = None
         usable: list[tuple[Measurement, float]] = []
-        try:
-            if actuation.reason is None:
-                self._probe.request(slot, start, end)
-                self._pending[slot] = x
-            self._collect_garbage(end)
-            for measurement in self._probe.collect(end):
-                position = self._pending.pop(measurement.slot, None)
-                if position is None:
-                    continue
-                if measurement.valid and not abs(measurement.reward) <= self._largest_reward:
-                    measurement = Measurement(measurement.slot, nan, False, reason="out of range")
-                if measurement.slot == slot:
-                    own = measurement
-                if not measurement.valid:
-                    self._miss_measurement(measurement.slot, slot, measurement.reason or "invalid")
-                    continue
-                usable.append((measurement, position))
-                if measurement.slot != slot:
-                    self._complete(slot, measurement)
+        fault, collected = self._ask(slot, x, start, end, actuation)
+        for measurement in collected:
+            awaited = self._pending.pop(measurement.slot, None)
+            if awaited is None:
+                continue
+            if measurement.valid and not abs(measurement.reward) <= self._largest_reward:
+                measurement = Measurement(measurement.slot, nan, False, reason="out of range")
+            if measurement.slot == slot:
+                own = measurement
+            if not measurement.valid:
+                self._miss_measurement(awaited, measurement, slot)
+                continue
+            usable.append((measurement, awaited.position))
+            if measurement.slot != slot:
+                self._complete(slot, measurement)
+        if fault is None:
             self._probe_patience.recovered(slot)
-        except ProbeError as fault:
+        else:
             self.tally.probe_faults += 1
             self._probe_patience.failed(slot, EventKind.PROBE_FAULT, fault)
             own = Measurement(slot, nan, False, reason="probe fault")
@@ -340,8 +346,32 @@ class SlotLoop:
         self._forget_stale(slot)
         return own, usable
 
-    def _miss_measurement(self, of_slot: int, slot: int, why: str) -> None:
+    def _ask(
+        self, slot: int, x: float, start: float, end: float, actuation: _Actuation
+    ) -> tuple[ProbeError | None, Sequence[Measurement]]:
+        """Ask for this slot's measurement and collect what is ready, of whatever slot."""
+        fault: ProbeError | None = None
+        collected: Sequence[Measurement] = ()
+        try:
+            if actuation.reason is None:
+                self._probe.request(slot, start, end)
+                self._pending[slot] = _Awaited(x)
+        except ProbeError as refusal:
+            fault = refusal  # what was asked for before may still come
+        self._collect_garbage(end)
+        try:
+            collected = self._probe.collect(end)
+        except ProbeError as failure:
+            fault = fault or failure
+            if slot in self._pending:
+                self._pending[slot].is_accounted_for = True
+        return fault, collected
+
+    def _miss_measurement(self, awaited: _Awaited, measurement: Measurement, slot: int) -> None:
         """There is no reward of a slot; an earlier one's record has still to be told why."""
+        if awaited.is_accounted_for:
+            return
+        of_slot, why = measurement.slot, measurement.reason or "invalid"
         self.tally.invalid += 1
         self._tell(of_slot, EventKind.INVALID, why)
         if of_slot != slot:
@@ -359,8 +389,8 @@ class SlotLoop:
         """Stop waiting for rewards that the window would no longer take."""
         oldest = slot - self._config.algorithm.window
         while self._pending and (first := next(iter(self._pending))) < oldest:
-            del self._pending[first]
-            self._miss_measurement(first, slot, "the measurement never came")
+            never = Measurement(first, nan, False, reason="the measurement never came")
+            self._miss_measurement(self._pending.pop(first), never, slot)
 
     def _collect_garbage(self, end: float) -> None:
         if (

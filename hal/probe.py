@@ -36,7 +36,11 @@ class Probe(Protocol):
     """A source of rewards. Any method may raise ProbeError; none may wait past its deadline."""
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
-        """Ask for the reward of a slot, measured between two moments of the clock."""
+        """Ask for the reward of a slot, measured between two moments of the clock.
+
+        What raises ProbeError was not taken, and nothing comes of it. What was taken before can
+        still be collected.
+        """
         ...
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:

@@ -218,9 +218,12 @@ class SdrProbe:
         self._fault = self._fault or "it was closed"
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
-        """Ask for the reward of a slot, measured between two moments of the clock."""
-        if self._fault:
-            return  # `collect` tells why
+        """Ask for the reward of a slot, measured between two moments of the clock.
+
+        While there is no stream it is not taken, and a ProbeError says why there is none.
+        """
+        if fault := self._fault:
+            raise ProbeError(f"{self.name}: {fault}")
         settings = self._settings
         end = end_s - settings.guard_s - settings.lead_s
         start = max(start_s + settings.guard_s, end - LONGEST_WINDOW_S)

@@ -140,7 +140,8 @@ class FaultyProbe:
                 on_time.append(Measurement(measurement.slot, nan, kind == "nan", reason=kind))
         if self._plan.strikes("silent"):
             self._plan.count("probe-fault")
-            self._held += [(self._collections + 1, m) for m in on_time]
+            # What is invalid is no event of its own then: the slot is known to have no reward.
+            self._held += [(self._collections + 1, m) for m in on_time if not isnan(m.reward)]
             raise ProbeError("the probe does not answer (injected)")
         late = [m for due, m in self._held if due <= self._collections]
         self._held = [(due, m) for due, m in self._held if due > self._collections]

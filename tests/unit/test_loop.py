@@ -824,14 +824,66 @@ class TestProbe:
             raise ProbeError("no samples")
 
         bench.probe.collects[3] = silent
-        kept = bench.run(6)
+        last = bench.config.algorithm.window + 10
+        kept = bench.run(last)
         assert kept.slot(3).invalid == "probe fault"
-        assert [slot for slot, *_ in bench.policy.seen] == [1, 2, 4, 5, 6]
+        assert [slot for slot, *_ in bench.policy.seen] == [1, 2, *range(4, last + 1)]
         assert len(kept.events(EventKind.PROBE_FAULT)) == bench.tally.probe_faults == 1
         assert len(kept.events(EventKind.RECOVERY)) == 1
-        bench.probe.collects = dict.fromkeys(range(7, 10_000), silent)
+        self.expect_no_more(bench, events=2)
+        bench.probe.collects = dict.fromkeys(range(last + 1, 10_000), silent)
         with pytest.raises(HardwareError, match="the probe has failed for 2 s"):
-            bench.loop.run(first_slot=7)
+            bench.loop.run(first_slot=last + 1)
+
+    @staticmethod
+    def expect_no_more(bench: ScriptedBench, *, events: int, invalid: int = 0) -> None:
+        """So many events, so many invalid measurements, and no record was rewritten otherwise."""
+        assert len(bench.kept.events()) == events
+        assert len(bench.kept.events(EventKind.INVALID)) == bench.tally.invalid == invalid
+        late = [item for item in bench.kept.items if isinstance(item, LateReward)]
+        assert len(late) == invalid
+
+    def test_an_outage_is_counted_once_and_what_was_asked_for_before_it_is_collected(
+        self, bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A probe that has no stream refuses; of what was in flight it still says what became."""
+        request, outage = bench.probe.request, range(5, 9)
+
+        def refuse(slot: int, start_s: float, end_s: float) -> None:
+            if slot in outage:
+                raise ProbeError("the server hung up")
+            request(slot, start_s, end_s)
+
+        def empty(*_: object) -> list[Measurement]:
+            raise ProbeError("the server hung up")
+
+        monkeypatch.setattr(bench.probe, "request", refuse)
+        bench.probe.collects = dict.fromkeys(outage, empty)
+        bench.probe.collects[4] = self.hold_back
+        bench.probe.collects[5] = lambda *_: [Measurement(4, nan, False, reason="gap")]
+        kept = bench.run(bench.config.algorithm.window + 20)
+        assert {kept.slot(slot).invalid for slot in outage} == {"probe fault"}
+        assert LateReward(4, None, None, "gap") in kept.items
+        assert [event.slot for event in kept.events(EventKind.PROBE_FAULT)] == [*outage]
+        assert bench.tally.probe_faults == len(outage)
+        assert [event.slot for event in kept.events(EventKind.RECOVERY)] == [9]
+        self.expect_no_more(bench, events=len(outage) + 2, invalid=1)
+
+    def test_a_slot_of_a_fault_is_not_counted_again_when_its_measurement_proves_invalid(
+        self, bench: ScriptedBench
+    ) -> None:
+        def silent(*_: object) -> list[Measurement]:
+            raise ProbeError("the server hung up")
+
+        bench.probe.collects[5] = silent
+        bench.probe.collects[6] = lambda probe, ready: [
+            Measurement(5, nan, False, reason="gap"),
+            *ready,
+        ]
+        kept = bench.run(8)
+        assert kept.slot(5).invalid == "probe fault"
+        assert kept.slot(6).reward == 0.006
+        self.expect_no_more(bench, events=2)
 
     def test_a_slow_probe_makes_the_decision_late_like_anything_else(
         self, bench: ScriptedBench

@@ -391,9 +391,10 @@ def test_a_lost_stream_is_told_and_reopened(bench: Bench, probe: SdrProbe) -> No
     bench.refuse = "busy with another"
     bench.primed.clear()
     bench.break_with = ProbeError("the server hung up")
-    assert collected(probe)[0].reason == "gap"
     wait_until(lambda: bool(probe.health().fault))
-    probe.request(2, bench.time_s, bench.time_s + 0.1)  # goes nowhere, but does not raise
+    with pytest.raises(ProbeError, match=r"^bench: "):
+        probe.request(2, bench.time_s, bench.time_s + 0.1)
+    assert [(m.slot, m.reason) for m in collected(probe)] == [(1, "gap")]
     with pytest.raises(ProbeError, match=r"^bench: "):
         probe.collect(bench.time_s + 10.0)
     bench.refuse = ""
