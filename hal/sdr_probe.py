@@ -47,6 +47,10 @@ _LOOK_EVERY_S = 0.05
 _FLOOR_PIECE_S = 0.25
 # So many of the latest measurements tell how soon one can be ready.
 _LATENESS_KEPT = 32
+# So long a radio that is being opened is waited for when the probe is closed; and so long a thread.
+_OPENING_ENDS_S = 2.0
+_THREAD_ENDS_S = 5.0
+_CLOSED = "it was closed"
 
 
 class IQStream(Protocol):
@@ -119,6 +123,7 @@ class _Request:
     end_s: float
     reply: queue.SimpleQueue[PowerReading | str] | None = None
     """Where the bare reading goes; None for a slot."""
+    is_answered: bool = False
 
 
 @dataclass(slots=True)
@@ -161,7 +166,6 @@ class SdrProbe:
         self._ready: deque[Measurement] = deque()
         self._latest: _Request | None = None
         self._answered = threading.Event()
-        self._answered_slot: int | None = None
         self._recent_lateness: deque[float] = deque(maxlen=_LATENESS_KEPT)
         self._soonest_s = -inf
         self._quiet_s = (inf, -inf)
@@ -169,6 +173,8 @@ class SdrProbe:
         self._reopened = 0
         self._figures = _Figures()
         self._stop = threading.Event()
+        self._opening = threading.Lock()
+        """Held while the radio is opened or let go of, outside the reader thread."""
         self._threads: list[threading.Thread] = []
         self._floor: NoiseFloor | None = None
         if settings.noise_floor != "measure":
@@ -187,35 +193,51 @@ class SdrProbe:
     def open(self) -> None:
         """Connect, tune and wait until the samples flow; raise ProbeError if they do not."""
         try:
-            try:
-                self._stream.open(self._stop)
-            except ProbeError as error:
-                raise ProbeError(f"{self.name}: {error}") from None
-            self._fault = ""
-            for target in (self._read, self._work):
-                thread = threading.Thread(target=target, name=f"probe{target.__name__}")
-                thread.daemon = True
-                thread.start()
-                self._threads.append(thread)
+            with self._opening:
+                self._open_stream()
             settings = self._settings
             until = self._clock.now() + settings.settling_s + settings.silence_s + 1.0
             while not self._ring.is_settled:
+                if self._stop.wait(0.01):
+                    raise ProbeError(f"{self.name}: {_CLOSED}")
                 if self._clock.now() > until or self._fault:
                     raise ProbeError(f"{self.name}: {self._fault or self._ring.why_unsettled}")
-                self._stop.wait(0.01)
         except BaseException:
             self.close()
             raise
 
+    def _open_stream(self) -> None:
+        try:
+            self._stream.open(self._stop)
+            if self._stop.is_set():
+                raise ProbeError(_CLOSED)
+        except ProbeError as error:
+            raise ProbeError(f"{self.name}: {error}") from None
+        self._fault = ""
+        for target in (self._read, self._work):
+            thread = threading.Thread(target=target, name=f"probe{target.__name__}")
+            thread.daemon = True
+            thread.start()
+            self._threads.append(thread)
+
     def close(self) -> None:
-        """Stop reading and let go of the radio."""
+        """Stop reading and let go of the radio.
+
+        A thread that is still opening it, or reading, lets go of it itself as soon as it can: a
+        radio is not to be closed by one thread while another one uses it.
+        """
         self._stop.set()
-        for thread in self._threads:
-            thread.join(timeout=5.0)
-        if not self._threads:
-            self._stream.close()
-        self._threads.clear()
-        self._fault = self._fault or "it was closed"
+        self._fault = self._fault or _CLOSED
+        if not self._opening.acquire(timeout=_OPENING_ENDS_S):
+            return
+        try:
+            for thread in self._threads:
+                thread.join(_THREAD_ENDS_S)
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            if not self._threads:
+                self._stream.close()
+        finally:
+            self._opening.release()
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         """Ask for the reward of a slot, measured between two moments of the clock.
@@ -237,12 +259,12 @@ class SdrProbe:
         """
         latest, ready = self._latest, self._ready
         if latest is not None and latest.end_s + self._soonest_s < deadline_s:
-            while self._answered_slot != latest.slot and not self._fault:
-                self._answered.clear()
-                left = deadline_s - self._clock.now()
-                if left <= 0 or self._answered_slot == latest.slot:
+            while True:
+                self._answered.clear()  # before looking: what happens after it ends the wait
+                if latest.is_answered or self._fault:
                     break
-                if not self._answered.wait(left):
+                left = deadline_s - self._clock.now()
+                if left <= 0 or not self._answered.wait(left):
                     break
         found = [ready.popleft() for _ in range(len(ready))]
         if not found and self._fault:
@@ -313,12 +335,13 @@ class SdrProbe:
         """Keep the stream flowing into the ring, whatever happens to it."""
         pause, is_open = _FIRST_PAUSE_S, True
         while not self._stop.is_set():
-            began = self._clock.now()
+            began = inf  # a radio that takes long to be opened has not worked yet
             try:
                 if not is_open:
                     self._stream.open(self._stop)
                     is_open = True
                     self._ring.restart("gap", self._clock.now(), reopened=True)
+                began = self._clock.now()
                 self._stream.read(self._ring, self._stop)
             except Exception as error:  # a reader that died in silence would be worse
                 known = isinstance(error, ProbeError)
@@ -337,7 +360,7 @@ class SdrProbe:
 
     def _samples_flow(self) -> None:
         """Forget the fault: not when a stream is open again, but when samples come of it."""
-        if self._fault:
+        if self._fault and not self._stop.is_set():
             self._fault = ""
             self._reopened += 1
 
@@ -417,7 +440,7 @@ class SdrProbe:
         else:
             self._figures.invalid[measurement.reason] += 1
         self._ready.append(measurement)
-        self._answered_slot = request.slot
+        request.is_answered = True
         self._answered.set()
 
     def _judge(self, request: _Request, outcome: PowerReading | str) -> Measurement:

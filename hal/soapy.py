@@ -128,6 +128,8 @@ class SoapyStream:
                 f"cannot be opened: {_words(error)}{held}; {_what_there_is(soapy)}"
             ) from None
         try:
+            if stop.is_set():
+                raise ProbeError("it was closed")
             self._tune(soapy, self._device)
         except (RuntimeError, ValueError) as error:
             advice = self._advice(soapy)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 from sdr import probe_settings, wait_until
 
-from macontrol.hal import Measurement, Probe, ProbeError
+from macontrol.hal import Measurement, Probe, ProbeError, sdr_probe
 from macontrol.hal.iq_ring import IQRing, Window
 from macontrol.hal.sdr_probe import SdrProbe
 
@@ -197,6 +197,38 @@ def test_collect_does_not_wait_when_the_stream_is_known_to_be_too_slow(
     started = time.monotonic()
     assert probe.collect(bench.time_s + 0.1) == []
     assert time.monotonic() - started < 0.08
+
+
+def no_wait(_: float) -> bool:
+    raise AssertionError("there is nothing to wait for")
+
+
+def test_answers_out_of_order_are_not_waited_for_again(
+    bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe.request(5, bench.time_s, bench.time_s + 0.1)
+    probe.request(6, bench.time_s, bench.time_s)  # too short, which needs no samples to tell
+    wait_until(lambda: len(probe._ready) == 1)
+    bench.run(0.1)
+    wait_until(lambda: len(probe._ready) == 2)
+    monkeypatch.setattr(probe._answered, "wait", no_wait)
+    assert [m.slot for m in probe.collect(bench.time_s + 30.0)] == [6, 5]
+
+
+def test_a_stream_lost_at_the_moment_of_waiting_is_not_waited_for(
+    bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    clear = probe._answered.clear
+
+    def lost_and_clear() -> None:
+        probe._fault = "the server hung up"
+        clear()
+
+    monkeypatch.setattr(probe._answered, "clear", lost_and_clear)
+    monkeypatch.setattr(probe._answered, "wait", no_wait)
+    with pytest.raises(ProbeError, match="the server hung up"):
+        probe.collect(bench.time_s + 30.0)
 
 
 def test_request_and_collect_are_quick(bench: Bench, probe: SdrProbe) -> None:
@@ -425,6 +457,99 @@ def test_a_radio_that_sends_nothing_is_an_error(bench: Bench) -> None:
     bench.now = lambda: next(ticks)  # type: ignore[method-assign]
     with pytest.raises(ProbeError, match="no samples come"):
         probe_on(bench)
+
+
+def test_a_radio_that_takes_long_to_refuse_is_asked_less_and_less_often(
+    bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def refuse(stop: threading.Event) -> None:
+        bench.time_s += 8.0
+        raise ProbeError("busy with another")
+
+    def pause(stopped: threading.Event, seconds: float) -> bool:
+        if seconds >= 0.5:
+            pauses.append(seconds)
+        return wait(stopped, min(seconds, 0.001))
+
+    wait = threading.Event.wait
+    monkeypatch.setattr(bench, "open", refuse)
+    monkeypatch.setattr(probe._stop, "wait", lambda seconds: pause(probe._stop, seconds))
+    bench.break_with = ProbeError("the server hung up")
+    wait_until(lambda: len(pauses) >= 6)
+    assert pauses[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
+
+
+def opened_by_another(probe: SdrProbe) -> tuple[threading.Thread, list[str]]:
+    """A thread that opens the probe, and what it is told if that fails."""
+    told: list[str] = []
+
+    def work() -> None:
+        try:
+            probe.open()
+        except ProbeError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, told
+
+
+def test_opening_ends_when_the_probe_is_closed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not look at the clock without a pause until the reader has ended too."""
+    looks, reading, done = itertools.count(), threading.Event(), threading.Event()
+
+    def now() -> float:
+        next(looks)
+        return bench.time_s
+
+    def read(ring: IQRing, stop: threading.Event) -> None:
+        reading.set()
+        assert done.wait(10.0)
+
+    monkeypatch.setattr(bench, "now", now)
+    monkeypatch.setattr(bench, "read", read)
+    probe = SdrProbe(settings_of(), bench, bench, transmission_share=SHARE)
+    opener, told = opened_by_another(probe)
+    assert reading.wait(10.0)
+    closer = threading.Thread(target=probe.close)
+    closer.start()
+    assert probe._stop.wait(10.0)
+    before = next(looks)
+    time.sleep(0.3)
+    looked = next(looks) - before
+    done.set()
+    opener.join(10.0)
+    closer.join(10.0)
+    assert (opener.is_alive(), told) == (False, ["bench: it was closed"])
+    assert looked < 50
+
+
+def test_a_radio_is_not_closed_while_another_thread_opens_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library of a radio's need not bear that: the one who opens it lets go of it."""
+    monkeypatch.setattr(sdr_probe, "_OPENING_ENDS_S", 0.05)
+    tuning, tuned, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(stop: threading.Event) -> None:
+        tuning.set()
+        assert tuned.wait(10.0)
+
+    monkeypatch.setattr(bench, "open", slow)
+    monkeypatch.setattr(bench, "close", closed.set)
+    probe = SdrProbe(settings_of(), bench, bench, transmission_share=SHARE)
+    opener, told = opened_by_another(probe)
+    assert tuning.wait(10.0)
+    probe.close()
+    assert not closed.is_set()
+    tuned.set()
+    opener.join(10.0)
+    assert (opener.is_alive(), told) == (False, ["bench: it was closed"])
+    assert closed.is_set()
 
 
 def test_a_wrong_sample_rate_is_named(bench: Bench, probe: SdrProbe) -> None:

@@ -299,3 +299,11 @@ def test_what_holds_a_dongle_is_named(tmp_path: Path) -> None:
     assert "dvb_usb_rtl28xxu" in told
     assert "rtl_433 (process 4711)" in told
     assert who_holds_the_dongle(tmp_path / "nothing") == ""
+
+
+def test_a_radio_that_nobody_waits_for_any_more_is_not_tuned(soapy: Soapy, device: Device) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(ProbeError, match="it was closed"):
+        stream_of().open(stop)
+    assert [name for name, *_ in device.calls] == ["close"]
