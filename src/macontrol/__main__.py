@@ -2,7 +2,16 @@
 
 import sys
 
-from macontrol.cli import main
+
+def entry() -> int:
+    """Load the command line and run it. Loading takes a second, in which Ctrl-C is heard too."""
+    try:
+        from macontrol.cli import main
+    except KeyboardInterrupt:
+        print("macontrol: interrupted", file=sys.stderr)
+        return 130
+    return main()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -214,3 +215,27 @@ def test_a_file_is_what_it_says_also_for_a_serial_bench(
     file.write_text("[physical]\nslot_duration_s = 0.005\n")
     assert main(["check", "--backend", "serial", "--config", str(file)]) == 69
     assert "it is" not in capsys.readouterr().err
+
+
+def test_an_interruption_is_heard_while_the_program_is_loaded() -> None:
+    """Loading is held up here where it takes long, in numpy."""
+    code = (
+        "import sys, time\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'numpy':\n"
+        "            print('loading', flush=True)\n"
+        "            time.sleep(60)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "from macontrol.__main__ import entry\n"
+        "sys.exit(entry())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "macontrol: interrupted\n"
+        assert process.wait(30) == 130

@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     console = Console()
-    soapy = load_soapy() if arguments.soapy else None
     show(console, find_serial_ports(), find_usb_radios(), find_radio_servers())
-    if soapy is not None:
+    if arguments.soapy:
+        soapy = load_soapy()
         show_soapy(console, find_radios(soapy), installed_modules(soapy))
     else:
         _line(console, _word_on_soapy())
