@@ -155,6 +155,17 @@ class IQRing:
         rate = self.measured_rate_hz
         return not isnan(rate) and abs(rate / self.sample_rate_hz - 1) > RATE_TOLERANCE
 
+    @property
+    def loses_by_its_rate(self) -> bool:
+        """Get whether samples are lost again and again, as the rate is not the one asked for.
+
+        Samples that were lost once, or are late, are also too few for a while.
+        """
+        with self._changed:
+            since_s = self._last_arrival_s - _BREAKS_KEPT_S
+            breaks = sum(moment_s >= since_s for moment_s in self._breaks_at_s)
+            return breaks > 1 and self.is_off_its_rate
+
     def append(self, block: Samples, arrival_s: float) -> bool:
         """Take in the next samples of the stream, whose last one arrived just now.
 

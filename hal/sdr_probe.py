@@ -412,7 +412,7 @@ class SdrProbe:
 
     def _explained(self, reason: str) -> str:
         lost = reason in ("gap", "stale")
-        return "sample-rate" if lost and self._ring.is_off_its_rate else reason
+        return "sample-rate" if lost and self._ring.loses_by_its_rate else reason
 
     def _reading(self, samples: Samples) -> PowerReading:
         settings = self._settings

@@ -42,6 +42,7 @@ SETTINGS = {
     "survey.samples": 2,
     "probe.sample_rate_hz": 300e3,
     "probe.guard_s": GUARD_S,
+    "probe.lead_s": 0.0,
     "probe.noise_floor": -40.0,
     "probe.noise_floor_s": 0.5,
     "probe.silence_s": 4,
@@ -119,6 +120,7 @@ def test_a_signal_while_the_radio_gets_ready_is_heard_at_once(
     """First a server that accepts and says nothing, then a long measurement of the noise floor."""
     measured = ("--set", 'probe.noise_floor="measure"', "--set", "probe.noise_floor_s=30")
     with socket.create_server(("127.0.0.1", 0)) as busy:
+        busy.settimeout(60.0)
         address = f"127.0.0.1:{busy.getsockname()[1]}"
         waiting = Controller(tmp_path, stage, address, "--set", "probe.connect_timeout_s=30")
         with busy.accept()[0]:
@@ -136,7 +138,7 @@ def _end_at_once(controller: Controller) -> None:
     begun = time.monotonic()
     _, errors = controller.process.communicate(timeout=20.0)
     assert (controller.process.returncode, errors) == (0, "")
-    assert time.monotonic() - begun < 3.0
+    assert time.monotonic() - begun < 10.0  # what it was about would take 30 s
 
 
 def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
@@ -161,7 +163,8 @@ def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     assert not why[valid].any(), "a reward has no reason why there is none"
     reasons = {event.detail for event in run.events if event.kind is EventKind.INVALID}
     assert {"clipping", "stale"} <= reasons
-    assert reasons & {"gap", "sample-rate"}  # lost samples look like either on a busy machine
+    drop = 1 + 8.0 / SLOT_S
+    assert any(e.detail == "gap" and e.slot < drop for e in run.events), "of the lost samples"
     assert slots["late"].any(), "some came after their slots"
     faults = [event.detail for event in run.events if event.kind is EventKind.PROBE_FAULT]
     assert any(f"rtl_tcp://{radio.address}: the server hung up" in fault for fault in faults)

@@ -149,10 +149,10 @@ def test_what_was_not_sent_in_a_stall_is_sent_after_it(radio: VirtualRadio) -> N
         client.sendall(struct.pack(">BI", 2, 250_000))
         wait_until(lambda: radio.tuning.sample_rate_hz == 250_000)
         receive(client, 50_000)
-        radio.stall(1.0)
+        radio.stall(3.0)
         started = time.monotonic()
-        receive(client, 500_000)  # a second's worth, which would otherwise come in the next one
-        assert 0.8 < time.monotonic() - started < 1.8
+        receive(client, 1_500_000)  # three seconds' worth, which would else take three more
+        assert 2.4 < time.monotonic() - started < 5.4
 
 
 def test_the_transmitter_is_silent_for_the_first_client_at_first() -> None:
