@@ -5,6 +5,7 @@ Times are in seconds, levels in dB relative to full scale (0 dBFS is mean |z|² 
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
@@ -16,6 +17,9 @@ Seconds: TypeAlias = Annotated[float, Field(ge=0, le=60)]
 
 LONGEST_WINDOW_S = 1.0
 """Of a longer transmission interval the last second is measured."""
+LEAST_BAND_TIMES_WINDOW = 16.0
+"""Of a tone, in hertz times seconds: from there on transforms have their full length in any window,
+and the noise floor and the slots are measured in the same band."""
 
 
 class ProbeSettings(Section):
@@ -74,12 +78,27 @@ class ProbeSettings(Section):
         """Why a transmission interval is too short to be measured; None if it is not."""
         samples = self.measured_s(interval_s) * self.sample_rate_hz
         if samples >= self.least_samples:
-            return None
+            return self._too_narrow(interval_s) if self.mode == "tone" else None
         return (
             f"the transmission interval of {interval_s:g} s less its guards holds "
             f"{max(0, int(samples))} samples and probe.least_samples asks for "
             f"{self.least_samples}; make physical.slot_duration_s longer (the lab presets "
             "have slots of 250 ms), or lower probe.guard_s or probe.lead_s"
+        )
+
+    def _too_narrow(self, interval_s: float) -> str | None:
+        """Why the windows are too short for the tone's bandwidth; None if they are not."""
+        shortest_s, of_what = self.measured_s(interval_s), "are measured of a slot"
+        if self.noise_floor == "measure" and self.noise_floor_s < shortest_s:
+            shortest_s, of_what = self.noise_floor_s, "the noise floor is measured for"
+        least_hz = LEAST_BAND_TIMES_WINDOW / shortest_s
+        if self.tone_bandwidth_hz >= least_hz:
+            return None
+        return (
+            f"a tone_bandwidth_hz of {self.tone_bandwidth_hz:g} is too narrow for the "
+            f"{shortest_s:.3g} s that {of_what}: the noise floor and the slots would be measured "
+            f"in bands of different widths; set probe.tone_bandwidth_hz to {ceil(least_hz)} or "
+            "more, or make physical.slot_duration_s or probe.noise_floor_s longer"
         )
 
 

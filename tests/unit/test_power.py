@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from macontrol.config.probe_settings import LEAST_BAND_TIMES_WINDOW
 from macontrol.hal.power import clipped_share, rate_reward, snr, to_db, tone, wideband
 
 RATE = 2.048e6
@@ -136,3 +137,18 @@ def test_the_uncertainty_is_carried_to_the_reward() -> None:
     rewards = [rate_reward(0.7, p, n, 0, 0)[0] for p, n in zip(powers, noises, strict=True)]
     _, stated = rate_reward(0.7, 5e-3, 1e-4, sigma_p, sigma_n)
     assert np.std(rewards) == pytest.approx(stated, rel=0.03)
+
+
+def test_noise_in_the_narrowest_band_allowed_is_the_same_in_long_and_short_windows() -> None:
+    """The noise floor is measured in other windows than slots are."""
+    rate, short, long = 100e3, 5_000, 25_000
+    samples = rows(noise(120 * long, 1e-3))
+
+    def level(size: int, bandwidth_hz: float) -> float:
+        parts = samples.reshape(-1, size, 2)
+        powers = [tone(part, rate, 10_013.0, bandwidth_hz).power for part in parts]
+        return to_db(float(np.mean(powers)))
+
+    narrowest = LEAST_BAND_TIMES_WINDOW * rate / short
+    assert level(short, narrowest) == pytest.approx(level(long, narrowest), abs=0.15)
+    assert level(short, narrowest / 50) > level(long, narrowest / 50) + 3.0
