@@ -1,8 +1,9 @@
 """A probe over a radio's continuous IQ stream.
 
 One thread reads the stream into a ring, and reopens it when it fails; another waits until a
-requested interval is in, and computes. The slot thread only hands requests over and takes what is
-ready: neither call computes, reads, or waits for a lock that is held longer than a moment.
+requested interval is in, and computes. The slot thread hands requests over and takes what is ready:
+neither call computes or reads, and only `collect` waits, for the latest request and until its
+deadline.
 
 Of the transmission interval the guards are left out, as the stamps of samples are unsure by about
 as much. A measurement is not valid, and then carries no reward, if samples of it are missing (gap,
