@@ -98,11 +98,12 @@ class RtlTcpStream:
         except ConnectionRefusedError:
             self.close()
             raise ProbeError(
-                "nothing listens there; start rtl_tcp, or correct probe.address"
+                "nothing listens there; start rtl_tcp, or correct --probe (probe.address)"
             ) from None
         except OSError as error:
             self.close()
-            raise ProbeError(f"connection failed: {error}") from None
+            why = error.strerror or error
+            raise ProbeError(f"no connection: {why}; correct --probe (probe.address)") from None
         except ProbeError:
             self.close()
             raise

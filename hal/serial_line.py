@@ -264,9 +264,10 @@ def _why_not_open(port: str, error: Exception) -> str:
     if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
         return f"{port} is in use by another program; `fuser {port}` tells which"
     if code == errno.ENOENT:
-        return f"{port} does not exist; `macontrol devices` lists the ports that there are"
+        return f"{port} does not exist; give --port one of those that `macontrol devices` lists"
     if code in (errno.EACCES, errno.EPERM):
-        return f"{port} may not be opened by this user; add it to the group dialout"
-    if not Path(port).is_char_device():
-        return f"{port} is no serial port; `macontrol devices` lists the ports that there are"
+        return f"{port} may not be opened by this user; `macontrol check --backend serial` says why"
+    # pyserial tells this number only in words.
+    if f"({errno.ENOTTY}, " in str(error) or not Path(port).is_char_device():
+        return f"{port} is no serial port; give --port one of those that `macontrol devices` lists"
     return f"{port} cannot be opened: {error}"

@@ -166,6 +166,8 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Floats]:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DataError(f"{path}: holds a single array; {fitting}")
             missing = [name for name in names if name not in archive.files]
+            if {"position", "bench"} <= set(archive.files):
+                raise DataError(f"{path}: is a survey, one walk along the rail; {fitting}")
             if missing:
                 raise DataError(f"{path}: has no array {', '.join(missing)}; {fitting}")
             for name in names:
@@ -181,10 +183,11 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Floats]:
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: cannot be read as a reward map: {error}; {fitting}") from error
     except (ValueError, RuntimeError, MemoryError) as error:
-        # numpy's word for pickled objects, and for headers that make no sense.
-        place = f"array {name}" if name else "the file"
+        # numpy's word for pickled objects, for headers that make no sense, and for any other file.
+        if not name:
+            raise DataError(f"{path}: is no npz archive; {fitting}") from error
         raise DataError(
-            f"{path}: {place} cannot be read as plain numbers ({error}); {fitting}"
+            f"{path}: array {name} cannot be read as plain numbers ({error}); {fitting}"
         ) from error
     return arrays
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config, load_config
 from macontrol.config.errors import DataError, InputOutputError
+from macontrol.controller.survey import Survey
+from macontrol.controller.survey_file import save_survey
 from macontrol.sim.rewardmap import (
     RewardMap,
     cumulative_variation,
@@ -235,8 +237,18 @@ def test_what_is_no_archive_is_refused(config: Config, rewards: RewardMap, tmp_p
     for name, damaged in cases.items():
         path = tmp_path / name
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=rf"{name}: .*cannot be read.*npz archive with"):
+        with pytest.raises(
+            DataError, match=rf"{name}: .*(cannot be read|is no npz).*npz archive with"
+        ) as told:
             load_map(path, config)
+        assert "pickle" not in str(told.value), "numpy's advice is not for our users"
+
+
+def test_a_survey_is_told_from_a_map(config: Config, tmp_path: Path) -> None:
+    walked = Survey(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
+    save_survey(tmp_path / "rail.npz", config, walked)
+    with pytest.raises(DataError, match=r"rail\.npz: is a survey, one walk along the rail"):
+        load_map(tmp_path / "rail.npz", config)
 
 
 def test_what_is_not_there_is_refused(config: Config, tmp_path: Path) -> None:

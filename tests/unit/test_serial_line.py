@@ -190,14 +190,16 @@ def test_a_port_belongs_to_one(terminal: Terminal, line: SerialLine) -> None:
 
 
 def test_a_port_that_is_not_there_is_told_with_where_to_look(tmp_path: Path) -> None:
-    with pytest.raises(LineError, match=r"does not exist; `macontrol devices` lists"):
+    with pytest.raises(LineError, match=r"does not exist; give --port one of those"):
         SerialLine(str(tmp_path / "ttyUSB9"), 115200, CLOCK)
 
 
 def test_what_is_no_port_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(LineError, match=r"file is no serial port; `macontrol devices` lists"):
+    with pytest.raises(LineError, match=r"file is no serial port; give --port one of those"):
         SerialLine(str(tmp_path / "file"), 115200, CLOCK)
+    with pytest.raises(LineError, match=r"/dev/null is no serial port"):
+        SerialLine("/dev/null", 115200, CLOCK)
 
 
 def test_a_write_that_is_not_taken_ends(terminal: Terminal) -> None:

@@ -16,6 +16,7 @@ from macontrol.cli import main
 from macontrol.commands import virtual_bench
 from macontrol.config import Config, load_config
 from macontrol.controller.clock import WallClock
+from macontrol.controller.instance import InstanceLock
 from macontrol.sim.boards.device import VirtualDevice
 from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.boards.zaber import VirtualZaber
@@ -108,6 +109,23 @@ def test_lines_that_are_typed_together_are_all_done_at_once(
     assert told[0] == "mute"
     assert told[1].startswith("dance: ")
     assert told[2] == "unmute"
+
+
+def test_the_link_of_another_one_is_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "stage"
+    with InstanceLock(f"virtual bench {link}"):
+        assert main(["virtual-bench", *ANY_PORT, "--link", str(link)]) == 74
+    told = capsys.readouterr().err
+    assert f"--link {link}: choose another name" in told
+    assert str(os.getpid()) in told
+    assert not link.exists()
+
+
+def test_a_link_needs_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["virtual-bench", *ANY_PORT, "--link", str(tmp_path / "none" / "stage")]) == 74
+    assert f"there is no folder {tmp_path / 'none'}" in capsys.readouterr().err
 
 
 def test_a_file_is_not_taken_for_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -276,7 +276,7 @@ class BenchDoctor:
 
     def _cure_of_radio(self) -> str:
         if self._config.probe.driver == "rtl_tcp":
-            return "correct probe.address, or start the radio's server there"
+            return "correct --probe (probe.address), or start the radio's server there"
         return "unplug the radio and plug it in again; SoapySDRUtil --probe tells more of it"
 
     def _who_has_it(self) -> str:

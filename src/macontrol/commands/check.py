@@ -166,7 +166,7 @@ def _table(
             "window",
             f"{algorithm.window} samples, {algorithm.window * physical.slot_duration_s:g} s",
         ),
-        ("largest reward", f"{config.g_max:.4f}, noise {config.noise_std:.4f}"),
+        ("scale of rewards", f"{config.g_max:.4f}, noise {config.noise_std:.4f}"),
         ("policy", f"{algorithm.policy}, beta = {algorithm.beta_for(algorithm.policy):g}"),
         ("kernel", f"{config.kernel.name}" + (f", {rank} features" if rank else "")),
         ("one decision here", f"{median * 1e6:.0f} µs, p99 {p99 * 1e6:.0f} µs"),

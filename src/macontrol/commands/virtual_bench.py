@@ -25,7 +25,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from errno import EADDRINUSE
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,10 @@ from macontrol.commands.shared_arguments import (
     positive_number,
     seed_number,
 )
-from macontrol.config.errors import InputOutputError, UsageError
+from macontrol.config.errors import HardwareError, InputOutputError, UsageError
 from macontrol.config.probe_settings import split_address
 from macontrol.controller.clock import WallClock
+from macontrol.controller.instance import InstanceLock
 from macontrol.hal.serial_line import LineBuffer
 from macontrol.sim.virtual_bench import FAULTS, VirtualBench, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
@@ -92,21 +93,37 @@ def main(arguments: argparse.Namespace) -> int:
         schedule.append((arguments.still or _STILL_S, "drift"))
     if arguments.duration is not None:
         schedule.append((arguments.duration, "quit"))
-    clock = WallClock()
+    clock, signals = WallClock(), StopSignals()
     try:
-        bench = VirtualBench(
-            config, clock, seed=config.run.seed, link=arguments.link, host=host, port=port
-        )
-    except OSError as error:
-        hint = "; --rtl-tcp 127.0.0.1:0 takes a free one" if error.errno == EADDRINUSE else ""
-        raise InputOutputError(f"the virtual bench cannot be set up: {error}{hint}") from error
-    signals = StopSignals()
-    try:
-        # A controller that says it is ready begins slot 1 one slot later.
-        _serve(bench, clock, schedule, signals, arguments, config.physical.slot_duration_s)
+        with ExitStack() as closing:
+            _reserve(arguments.link, closing)
+            try:
+                bench = VirtualBench(
+                    config, clock, seed=config.run.seed, link=arguments.link, host=host, port=port
+                )
+            except OSError as error:
+                hint = "; --rtl-tcp 127.0.0.1:0 takes a free one"
+                hint = hint if error.errno == EADDRINUSE else ""
+                raise InputOutputError(
+                    f"the virtual bench cannot be set up: {error}{hint}"
+                ) from error
+            # A controller that says it is ready begins slot 1 one slot later.
+            _serve(bench, clock, schedule, signals, arguments, config.physical.slot_duration_s)
     except ForcedStop:
         return 128 + signals.first
     return 0
+
+
+def _reserve(link: Path | None, closing: ExitStack) -> None:
+    """Have the link's name to ourselves until `closing` ends: others would take it from us."""
+    if link is None:
+        return
+    if not link.absolute().parent.is_dir():
+        raise InputOutputError(f"--link {link}: there is no folder {link.absolute().parent}")
+    try:
+        closing.enter_context(InstanceLock(f"virtual bench {link.absolute()}"))
+    except HardwareError as error:
+        raise InputOutputError(f"--link {link}: choose another name; {error}") from None
 
 
 def _serve(
