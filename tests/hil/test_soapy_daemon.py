@@ -40,6 +40,7 @@ SETTINGS = {
     "probe.soapy_stream": '"chan=stereo_iq"',
     "probe.sample_rate_hz": RATE,
     "probe.guard_s": 0.025,
+    "probe.lead_s": 0,
     "probe.silence_s": 8,
 }
 
@@ -127,6 +128,7 @@ def test_the_doctor_examines_a_soapy_radio(environment: dict[str, str]) -> None:
         player.close()
     assert process.returncode == 69, errors  # there is no stage
     assert "pass  radio        soapy:driver=audio sends samples" in told
-    # A sound server on a busy machine loses samples, which is told then.
-    assert re.search(r"sample rate  (48,000 a second held|samples were lost)", told), told
+    # A sound server on a busy machine loses samples, some or many, which is told then.
+    outcome = r"48,000 a second held|samples were lost|[\d,]+ a second come, 48,000 were asked for"
+    assert re.search(rf"sample rate  ({outcome})", told), told
     assert re.search(r"pass  noise floor  -(39|4[01])\.\d dBFS", told)
