@@ -38,7 +38,8 @@ _TONE_TABLE = 4096
 _NOISE_POOL = 1 << 18
 _STEP_S = 1e-3
 _PIECE_S = 4e-3
-_OVERDRIVE = 30.0
+# So much that even the noise of a link that has faded away is on the rails.
+_OVERDRIVE = 1000.0
 _ROUNDING_POWER = 2 / 12 / 127.5**2
 """What rounding to bytes adds to the noise: a twelfth of a squared level, in I and in Q."""
 _LOOK_EVERY_S = 0.1
