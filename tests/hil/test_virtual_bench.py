@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ class Bench:
         self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         self.port = folder / "stage"
         command = [*MACONTROL, "virtual-bench", "--link", str(self.port), "--still", "5"]
-        command += ["--rtl-tcp", f"127.0.0.1:{_free_port()}", "--seed", "3"]
+        command += ["--rtl-tcp", "127.0.0.1:0", "--seed", "3"]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -44,7 +43,7 @@ class Bench:
         self._process.communicate("quit\n", timeout=20)
 
     def start_controller(self, *options: str) -> subprocess.Popen[str]:
-        command = [*MACONTROL, "--backend", "serial", "--preset", "lab-2g4-grbl", "--cold"]
+        command = [*MACONTROL, "--backend", "serial", "--preset", "lab-2g4-grbl"]
         command += ["--port", str(self.port), "--probe", f"rtl_tcp://{self.radio}"]
         # More time to move than the preset has: on a busy machine the board answers late.
         command += ["--set", "physical.actuation_time_s=0.16"]
@@ -58,11 +57,6 @@ class Bench:
             text=True,
             env=self.environment,
         )
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _pipe(pipe: IO[str] | None) -> IO[str]:
@@ -85,7 +79,7 @@ def _follow(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 def test_it_runs_and_a_reset_board_is_homed_before_it_moves_again(bench: Bench) -> None:
-    process = bench.start_controller("--yes", "--slots", "50")
+    process = bench.start_controller("--cold", "--yes", "--slots", "50")
     events: list[dict[str, Any]] = []
     with process:
         for event in _follow(process):
@@ -114,9 +108,30 @@ def test_without_consent_nothing_moves(bench: Bench) -> None:
 
 def test_a_slot_plan_the_stage_cannot_keep_is_refused_with_one_that_it_can(bench: Bench) -> None:
     process = bench.start_controller(
-        "--yes", "--slots", "5", "--set", "physical.command_latency_s=0",
+        "--cold", "--yes", "--slots", "5", "--set", "physical.command_latency_s=0",
         "--set", "physical.actuation_time_s=0.06", "--set", "physical.acceleration_m_per_s2=9",
     )  # fmt: skip
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 78
     assert "physical.actuation_time_s to at least" in errors
+
+
+def test_a_fresh_survey_of_an_earlier_run_is_used_and_the_rail_is_not_walked_again(
+    bench: Bench,
+) -> None:
+    told = []
+    # Another policy's run cannot go on where the first one ended, but begins with its survey.
+    for policy in ("moveucb", "epsilon-greedy"):
+        process = bench.start_controller(
+            "--yes", "--slots", "5", "--set", f"algorithm.policy={policy}"
+        )
+        with process:
+            events = list(_follow(process))
+            errors = _pipe(process.stderr).read()
+        assert process.returncode == 0, errors
+        told.append([event.get("detail", "") for event in events])
+    first, second = told
+    assert any("walking the rail, 3 positions" in detail for detail in first)
+    assert any("3 samples from" in detail for detail in second)
+    assert any("another config" in detail for detail in second)
+    assert not any("walking the rail" in detail for detail in second)
