@@ -189,19 +189,23 @@ FAULTS: dict[str, Fault] = {
     "unmute": lambda bench, _: _transmit(bench, True),
 }
 """What can go wrong, by name, with a number (millimetres or seconds) where one is needed."""
+UNITS = {"lose": "MM", "slow": "S", "stall": "S", "clip": "S"}
 
 
 def parse_command(command: str) -> tuple[str, float]:
     """A command's name and its number, 1 if none is given; ValueError if there is none such."""
     name, _, text = command.partition(" ")
     if name != "drift" and name not in FAULTS:
-        raise ValueError(f"no such command; there are: {', '.join(FAULTS)}, drift; quit ends it")
+        known = ", ".join(f"{name} {UNITS.get(name, '')}".strip() for name in FAULTS)
+        raise ValueError(f"no such command; there are: {known}, drift; quit ends it")
     try:
         amount = float(text or 1.0)
     except ValueError:
         amount = nan
     if not isfinite(amount):
         raise ValueError(f"{text!r} is not a number of millimetres or seconds")
+    if amount < 0 and UNITS.get(name) == "S":
+        raise ValueError(f"{text} is no length of time")
     return name, amount
 
 

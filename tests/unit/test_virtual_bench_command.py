@@ -32,6 +32,7 @@ ANY_PORT = ("--rtl-tcp", "127.0.0.1:0")
         ("20 dance", "is not a time and a fault"),
         ("20 lose much", "'much' is not a number of millimetres or seconds"),
         ("20 lose inf", "'inf' is not a number of millimetres or seconds"),
+        ("20 stall -1", "-1 is no length of time"),
     ],
 )
 def test_a_schedule_is_refused_with_the_line(
@@ -107,7 +108,8 @@ def test_lines_that_are_typed_together_are_all_done_at_once(
         assert main(["virtual-bench", *ANY_PORT]) == 0
     told = [line.split("s  ")[-1] for line in capfd.readouterr().out.splitlines()[2:]]
     assert told[0] == "mute"
-    assert told[1].startswith("dance: ")
+    assert told[1].startswith("dance: no such command; there are: unplug, ")
+    assert "lose MM, slow S" in told[1]
     assert told[2] == "unmute"
 
 
