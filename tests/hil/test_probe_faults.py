@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -264,3 +265,33 @@ def test_the_transmitter_is_asked_for_and_waited_for(stage: VirtualGrbl) -> None
         bench.on = lambda: setattr(radio, "transmitting", True)
         bench.open()
     assert bench.told[-1] == "no signal yet: switch the transmitter on"
+
+
+def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: VirtualGrbl) -> None:
+    """The config's floor is 3 dB too high, until a signal asks for another."""
+    is_on = [True]
+
+    def power(_: float) -> float:
+        return 30 * NOISE if is_on[0] else 0.0
+
+    with VirtualRadio(power, noise_power=NOISE, block_bytes=16_384) as radio:
+        wrong = ("--set", "probe.noise_floor=-37")
+        controller = Controller(tmp_path, stage, radio.address, "--slots", "40", *wrong)
+        run, errors = controller.follow(
+            (2.5, lambda: is_on.__setitem__(0, False)),
+            (3.0, lambda: controller.process.send_signal(signal.SIGUSR1)),
+            (5.0, lambda: is_on.__setitem__(0, True)),
+        )
+    assert controller.process.returncode == 0, errors
+    (told,) = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
+    assert told.detail == "measured again"
+    assert told.value == pytest.approx(-40.0, abs=0.3)
+    slots = run.slots
+    assert "noise-floor" in set(slots["invalid"]), "slots meanwhile have no reward"
+    share = 1 - ACTUATION_S / SLOT_S
+    before = slots["reward"][slots["start_s"] < slots["start_s"][0] + 2.0]
+    after = slots["reward"][slots["start_s"] > slots["start_s"][0] + 5.5]
+    floor = 10**-3.7
+    expected = share * log2(1 + (31 * NOISE - floor) / floor)
+    assert np.nanmedian(before) == pytest.approx(expected, abs=0.05)
+    assert np.nanmedian(after) == pytest.approx(share * log2(1 + 30), abs=0.05)
