@@ -50,6 +50,7 @@ class EventKind(StrEnum):
     RESUME = "resume"
     COLD_START = "cold-start"
     SURVEY = "survey"
+    APPROACH = "approach"
     LATE_ARRIVAL = "late-arrival"
     LATE_REWARD = "late-reward"
     LATE_DECISION = "late-decision"

@@ -388,7 +388,10 @@ class Daemon:
             )
         if not options.fast:
             self._enter_realtime(closing)
-        loop.approach(policy.start_position if resume is None else resume.next_position)
+        begin = policy.start_position if resume is None else resume.next_position
+        if options.backend == "serial":  # which takes its time
+            self._tell(EventKind.APPROACH, "to where the first slot begins, in wavelengths", begin)
+        loop.approach(begin)
         first_slot = 1
         if resume is not None:
             slot_s = physical.slot_duration_s

@@ -41,6 +41,7 @@ _VALUES = {
     EventKind.MISSED: ", {:.0f} slots",
     EventKind.RECOVERY: " after {:.3g} s",
     EventKind.HOMING: ", in {:.3g} s",
+    EventKind.APPROACH: ": {:.3f}",
     EventKind.NOISE_FLOOR: ": {:.1f} dBFS",
     EventKind.LATE_ARRIVAL: ", {:.3g} s late",
     EventKind.LATE_DECISION: ", {:.3g} s late",
