@@ -96,6 +96,9 @@ class IQRing:
         self._total = 0
         self._first_arrival_s = nan
         self._last_arrival_s = nan
+        # Moments since the first arrival, and the samples until then: one that parts the time since
+        # then so that neither part is short, and the next one that will.
+        self._parting = self._next_parting = (nan, 0)
         self._breaks_at_s: deque[float] = deque()
         self._unsettled_since_s: float | None = None
 
@@ -156,6 +159,28 @@ class IQRing:
         return not isnan(rate) and abs(rate / self.sample_rate_hz - 1) > RATE_TOLERANCE
 
     @property
+    def _is_steadily_off_its_rate(self) -> bool:
+        """Whether it was off the same way before and after: a loss or a stall is so for a while."""
+        moment_s, total = self._parting
+        if not self.is_off_its_rate or isnan(moment_s):
+            return False
+        elapsed_s = self._last_arrival_s - self._first_arrival_s
+        before = total / moment_s / self.sample_rate_hz - 1
+        after = (self._total - total) / (elapsed_s - moment_s) / self.sample_rate_hz - 1
+        return before * after > 0 and min(abs(before), abs(after)) > RATE_TOLERANCE / 2
+
+    def _count_arrived(self, samples: int, arrival_s: float) -> None:
+        """Count towards the rate; what the first block holds came before the time that is taken."""
+        self._last_arrival_s = arrival_s
+        if isnan(self._first_arrival_s):
+            self._first_arrival_s = arrival_s
+            return
+        self._total += samples
+        elapsed_s, due_s = arrival_s - self._first_arrival_s, 2 * self._next_parting[0]
+        if elapsed_s >= (RATE_KNOWN_S / 2 if isnan(due_s) else due_s):
+            self._parting, self._next_parting = self._next_parting, (elapsed_s, self._total)
+
+    @property
     def loses_by_its_rate(self) -> bool:
         """Get whether samples are lost again and again, as the rate is not the one asked for.
 
@@ -164,7 +189,7 @@ class IQRing:
         with self._changed:
             since_s = self._last_arrival_s - _BREAKS_KEPT_S
             breaks = sum(moment_s >= since_s for moment_s in self._breaks_at_s)
-            return breaks > 1 and self.is_off_its_rate
+            return breaks > 1 and self._is_steadily_off_its_rate
 
     def append(self, block: Samples, arrival_s: float) -> bool:
         """Take in the next samples of the stream, whose last one arrived just now.
@@ -176,11 +201,7 @@ class IQRing:
             return True
         with self._changed:
             self._store(block)
-            if isnan(self._first_arrival_s):
-                self._first_arrival_s = arrival_s
-            else:
-                self._total += len(block)
-            self._last_arrival_s = arrival_s
+            self._count_arrived(len(block), arrival_s)
             return self._stamp(arrival_s) and self._has_hope(arrival_s)
 
     def restart(self, reason: str, at_s: float, *, reopened: bool = False) -> None:
@@ -238,7 +259,7 @@ class IQRing:
         elif self._unsettled_since_s is None:
             self._unsettled_since_s = arrival_s
         elif arrival_s - self._unsettled_since_s > self._settling_s + HOPELESS_S:
-            if self.is_off_its_rate:
+            if self._is_steadily_off_its_rate:
                 return self._complain_of_rate()
             self.complaint = f"samples are lost again and again ({self._break_reason})"
             return False
@@ -287,7 +308,7 @@ class IQRing:
         while breaks[0] < arrival_s - _BREAKS_KEPT_S:
             breaks.popleft()
         self._restart("gap", arrival_s, RELEARN_S)
-        if len(breaks) >= _BREAKS_OF_A_WRONG_RATE and self.is_off_its_rate:
+        if len(breaks) >= _BREAKS_OF_A_WRONG_RATE and self._is_steadily_off_its_rate:
             return self._complain_of_rate()
         return True
 

@@ -241,6 +241,22 @@ def test_samples_lost_once_in_a_while_are_no_wrong_rate() -> None:
     assert radio.ring.restarts == {"gap": 3}
 
 
+def test_a_stall_that_is_made_up_for_in_jerks_is_no_wrong_rate() -> None:
+    """Each jerk looks as if the clock ran too fast, and until the last one samples are missing."""
+    radio = Radio(ring_of())
+    radio.run(6.0)
+    stalled = START + radio.count / RATE
+
+    def delay(taken: float) -> float:
+        jerks = max(0, int((taken - stalled - 1.5) / 0.5))
+        return max(0.0, 1.4 - 0.2 * jerks)
+
+    radio.run(7.0, delay, block=BLOCK // 4)
+    assert radio.ring.restarts["gap"] >= 4
+    assert all(radio.verdicts), radio.ring.complaint
+    assert radio.ring.is_settled
+
+
 def test_a_delivery_that_becomes_quicker_is_no_wrong_rate() -> None:
     radio = Radio(ring_of())
     radio.run(20.0, lambda taken: max(0.0, 0.04 - 0.01 * (taken - START)))
