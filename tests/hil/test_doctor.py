@@ -342,6 +342,25 @@ class TestRadio:
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}", *words)
         assert report.failed(*RADIO) == ["radio"]
 
+    def test_one_that_goes_away_meanwhile_leaves_no_line_out(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        made = radio(closing)
+
+        def go_away() -> None:
+            wait_until(lambda: made.clients == 1, 60.0)
+            time.sleep(1.5)  # it has settled by then, and the noise floor is being measured
+            made.close()
+
+        thread = threading.Thread(target=go_away)
+        thread.start()
+        words = ["--probe", f"rtl_tcp://{made.address}", "--set", "probe.noise_floor_s=10"]
+        report = check(*NO_STAGE, *words)
+        thread.join()
+        assert report.code == 69
+        assert report.failed(*RADIO) == ["sample rate", "noise floor"]
+        assert "nothing listens there" in report.told_of("sample rate")
+
     def test_one_that_is_overdriven(self, check: Check, closing: ExitStack) -> None:
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=9.0).address}")
         assert report.failed(*RADIO) == ["clipping", "noise floor"]

@@ -266,9 +266,7 @@ class BenchDoctor:
             return
         self._pass("radio", f"{probe.name} sends samples")
         floor = self._measure_floor(probe)
-        now = self._clock.now()
-        probe.request(1, now, now + _MEASURED_S)
-        health = self._await_level(probe)
+        health = self._measure_level(probe)
         self._tell_rate(health)
         self._tell_delay(self._measure_delays(probe))
         self._tell_clipping(health)
@@ -294,11 +292,12 @@ class BenchDoctor:
             return error
         return probe.noise_floor
 
-    def _await_level(self, probe: SdrProbe) -> ProbeHealth:
-        """The health after a measurement, which is waited for, and once the rate is known."""
+    def _measure_level(self, probe: SdrProbe) -> ProbeHealth:
+        """The health after a measurement, and once the rate is known."""
         try:
-            until = self._clock.now() + _MEASURED_S + self._config.probe.stale_s + 1.0
-            _awaited(probe, self._clock, until)
+            now = self._clock.now()
+            probe.request(1, now, now + _MEASURED_S)
+            _awaited(probe, self._clock, now + _MEASURED_S + self._config.probe.stale_s + 1.0)
         except ProbeError:
             pass  # the health tells
         until = self._clock.now() + _RATE_KNOWN_S
