@@ -16,8 +16,6 @@ from macontrol.hal import Arrival, Stage, StageError
 # Positions pass through wavelengths and back; a command may exceed a limit by this much of
 # rounding, and is then taken back to the limit.
 ROUNDING_MM = 1e-6
-# A stage that has arrived may be off by a step and this much before it is a fault.
-ARRIVAL_TOLERANCE_MM = 1e-3
 
 
 class CommandRefusedError(MacontrolError):
@@ -75,8 +73,8 @@ class Guard:
         return abs(command_mm - self._reported_mm) <= max(ROUNDING_MM, 0.5 * self._step_mm)
 
     def is_close(self, command_mm: float) -> bool:
-        """Whether the stage got where it was sent, give or take a step and a micrometre."""
-        return abs(command_mm - self._reported_mm) <= self._step_mm + ARRIVAL_TOLERANCE_MM
+        """Whether the stage got where it was sent, give or take what it says it may be off."""
+        return self._stage.description.is_near(command_mm, self._reported_mm)
 
     def doubt(self) -> None:
         """Take nothing for granted: the stage is asked where it is before it moves again."""

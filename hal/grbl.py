@@ -54,6 +54,8 @@ _NOT_BEGUN_S = 1.0
 # What a motion costs beyond its own length and the answer to an empty line: planning before the
 # first step, GRBL's motion in segments of 10 ms, the answer to the dwell.
 _PLANNING_S = 0.015
+# Reports are in micrometres, and where a target and a report are rounded they may part by more.
+_REPORT_MM = 2e-3
 
 
 class GrblStage(SerialStage):
@@ -208,6 +210,7 @@ class GrblStage(SerialStage):
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
             latency_s=self._usual_latency_s + _PLANNING_S,
             settling_s=settings.settling_s,
+            tolerance_mm=_REPORT_MM,
         )
 
     # -- Homing -------------------------------------------------------------------------------
@@ -244,7 +247,7 @@ class GrblStage(SerialStage):
         that the single-precision numbers of these boards leave out steps.
         """
         axis = self.axis
-        tolerance = 2 * axis.step_mm + 2e-3
+        tolerance = 2 * axis.step_mm + _REPORT_MM
         if abs(machine_mm - self._home_mm) > tolerance:  # never the first time: that is NaN
             raise StageError(
                 f"after homing the board says {machine_mm:.3f} mm, and the time before it said "
@@ -340,7 +343,7 @@ class GrblStage(SerialStage):
         """Take over a reported position, unless the board is in a state that voids it."""
         if status.state == "Alarm":
             self._lose("the board is locked by an alarm")
-        position, slack = self._to_rail(self._machine_mm(status)), self.axis.step_mm + 2e-3
+        position, slack = self._to_rail(self._machine_mm(status)), self.axis.step_mm + _REPORT_MM
         if not self._span_mm[0] - slack <= position <= self._span_mm[1] + slack:
             self._lose(
                 f"the board says that it is at {position:.3f} mm, where it was never sent: it was "
@@ -367,7 +370,7 @@ class GrblStage(SerialStage):
         while self._owed:
             if self._next(until) is None:
                 waited = self._clock.now() - self._idle_since_s
-                if abs(self._reported_mm - self._target_mm) <= self.axis.step_mm + 2e-3:
+                if self.description.is_near(self._reported_mm, self._target_mm):
                     self._owed = 0 if waited >= _STRAGGLER_S - 1e-6 else self._owed
                 elif waited >= _NOT_BEGUN_S - 1e-6:
                     self._lose("the board has neither begun nor refused a move")
@@ -397,7 +400,7 @@ class GrblStage(SerialStage):
             self._lose(str(self._alarm))
         if after is None or after.state != "Idle":
             self._lose("it could not be stopped in good order")
-        if abs(self._machine_mm(after) - self._machine_mm(held)) > self.axis.step_mm + 2e-3:
+        if not self.description.is_near(self._machine_mm(after), self._machine_mm(held)):
             self._lose("its position changed when it was stopped")
         self._lost, self._origin_mm, self._homed_at_s = None, origin, homed_at
         self._stand_at(self._to_rail(self._machine_mm(after)))

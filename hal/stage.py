@@ -43,6 +43,12 @@ class StageDescription:
     """From a command to the first step."""
     settling_s: float
     """From the last step until the antenna stands still."""
+    tolerance_mm: float = 1e-3
+    """A stage that has arrived may stand a step and this much beside where it was sent."""
+
+    def is_near(self, position_mm: float, other_mm: float) -> bool:
+        """Whether two positions are one place, to what the stage can keep and tell."""
+        return abs(position_mm - other_mm) <= self.step_mm + self.tolerance_mm
 
     def motion_time_s(self, distance_mm: float) -> float:
         """How long a motion takes: 2√(d/a), or d/v + v/a once it reaches full speed."""

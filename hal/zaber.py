@@ -54,7 +54,8 @@ _SHORTEST_LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.05
 # What a command with a motion takes until its first step beyond what a question takes.
 _PLANNING_S = 0.002
-# A device with an encoder may stand this far (microsteps) from where it was sent.
+# A device with an encoder may stand this far (microsteps) from where it was sent, or a micrometre
+# and a microstep if that is more.
 _NEAR = 8
 
 
@@ -217,6 +218,7 @@ class ZaberStage(SerialStage):
             # too early.
             latency_s=3 * self._usual_latency_s + _PLANNING_S + _SHORTEST_LOOK_S,
             settling_s=settings.settling_s,
+            tolerance_mm=max((_NEAR - 0.5) * step, 1e-3),
         )
 
     # -- Homing -------------------------------------------------------------------------------
@@ -322,7 +324,7 @@ class ZaberStage(SerialStage):
             elif self._clock.now() - heard >= _SILENCE_S:
                 self._note_silence(heard)
         self._still_at_s = self._clock.now() + self._settings.settling_s
-        if abs(status.position - target) > _NEAR:
+        if not self.description.is_near(self._reported_mm, self._to_rail(target)):
             what = explain(INTERRUPTED) if INTERRUPTED in status.flags else "it stands elsewhere"
             raise StageError(
                 f"the stage was sent to {self._to_rail(target):.4f} mm and stands at "

@@ -10,6 +10,7 @@ from stage_desk import UNPLUGGED
 from zaber_bench import Desk, homed_desk, summed
 
 from macontrol.config.errors import ConfigError
+from macontrol.controller.guard import Guard
 from macontrol.hal import StageError, StageLostError
 
 
@@ -448,6 +449,31 @@ def test_a_motion_broken_off_by_another_is_told() -> None:
     with pytest.raises(StageError, match=r"sent to 10\.0000 mm and stands at 4\.0000 mm: NI"):
         desk.stage.move_to(10.0, desk.soon())
     assert desk.stage.is_homed
+    desk.finish()
+
+
+@pytest.mark.parametrize("microstep_mm", [0.0001, 0.001, 0.01])
+def test_the_driver_and_the_guard_agree_on_what_an_arrival_is(microstep_mm: float) -> None:
+    desk = homed_desk(microstep_mm=microstep_mm, travel_mm=5.0)
+    guard = Guard(desk.stage, region_mm=5.0, stroke_mm=5.0)
+    desk.expects("get pos", "OK IDLE -- 0")
+    guard.locate(desk.soon())
+    target = round(1.0 / microstep_mm)
+    for beside in range(-8, 9):
+        here = round(guard.reported_mm / microstep_mm)
+        desk.expects("get pos", f"OK IDLE -- {here}")
+        desk.expects(f"move abs {target}", "OK BUSY -- 0", summed("!01 1 IDLE --"))
+        desk.expects("get pos", f"OK IDLE -- {target + beside}")
+        assert guard.move(1.0, desk.soon()).arrived
+        assert guard.is_close(1.0)
+        desk.finish()
+    here = round(guard.reported_mm / microstep_mm)
+    off = target + 12
+    desk.expects("get pos", f"OK IDLE -- {here}")
+    desk.expects(f"move abs {target}", "OK BUSY -- 0", summed("!01 1 IDLE --"))
+    desk.expects("get pos", f"OK IDLE -- {off}")
+    with pytest.raises(StageError, match="it stands elsewhere"):
+        guard.move(1.0, desk.soon())
     desk.finish()
 
 
