@@ -51,6 +51,7 @@ fault_patience_s = {patience}
 sample_rate_hz = 1.024e6
 settling_s = 0.2
 noise_floor_s = 0.3
+lead_s = 0.0
 """
 GRBL = """
 region_length = 0.4
