@@ -1,8 +1,9 @@
 """A stage driven by a GRBL 1.1 board, or one of its dialects (grblHAL, FluidNC).
 
 One motion is in flight at a time. A move is sent as two lines, the motion and `G4 P0`: a board
-answers the first when it has planned the motion and the second when the motion is over. Where the
-carriage is, is believed only between a homing and the next banner, alarm or loss of connection:
+answers the first when it has planned the motion and the second when the motion is over. No answer
+tells where the carriage is, so a report is taken before every move and after it. It is believed
+only between a homing and the next banner, alarm or loss of connection:
 each of those makes the position unknown, and an unknown position is never moved from.
 
 Distances along the rail are counted from where the carriage stands after homing, so neither the
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from math import ceil, floor, inf, nan
+from statistics import median
 
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import AXES, StageSettings
@@ -47,6 +49,8 @@ _POLL_S = 0.02
 _LATENCY_SAMPLES = 12
 # GRBL is deaf for half a second after an alarm: a reset sent before its message is swallowed.
 _ALARM_MESSAGE_S = 1.5
+# A report that is no older need not be asked for again.
+_FRESH_S = 0.01
 # How long after a report of Idle an outstanding `ok` may still come: at the target, and elsewhere,
 # where the motion may not have begun.
 _STRAGGLER_S = 0.1
@@ -85,6 +89,10 @@ class GrblStage(SerialStage):
         self._span_mm = (nan, nan)
         """Between these it must be, by what it was sent to do since it was last seen standing."""
         self._idle_since_s: float | None = None
+        self._seen_at_s = -inf
+        """When it was last seen standing where it was to be."""
+        self._report_s = nan
+        """How long a report usually takes."""
         # What the board was last heard to say.
         self._banner: Banner | None = None
         self._alarm: Alarm | None = None
@@ -183,15 +191,23 @@ class GrblStage(SerialStage):
         self._identity = identity
 
     def _measure_latencies(self, deadline_s: float) -> tuple[float, ...]:
-        """Time lines that are as long as a move's and hold only a comment: they move nothing."""
+        """Time lines that are as long as a move's and hold only a comment: they move nothing.
+
+        Reports are timed as well, as every move takes two of them.
+        """
         comment = b"(" + b"-" * (len(_move_lines(self._settings.axis, -100.0, 100.0)) - 4) + b")"
-        samples = []
+        samples, reports = [], []
         for _ in range(_LATENCY_SAMPLES):
+            asked = self._clock.now()
+            if self._ask_status(deadline_s) is None:
+                raise StageError(f"{self._settings.port}: the board does not tell its state")
+            reports.append(self._clock.now() - asked)
             sent = self._clock.now()
             self._send(comment + b"\n\n", deadline_s, answers=2)
             while self._owed:
                 self._demand(deadline_s, "a comment")
             samples.append(self._clock.now() - sent)
+        self._report_s = median(reports)
         return tuple(samples)
 
     def _describe(self) -> StageDescription:
@@ -208,7 +224,11 @@ class GrblStage(SerialStage):
             step_mm=step,
             speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
-            latency_s=self._usual_latency_s + _PLANNING_S,
+            # A report before, the lines, and a report after, which comes while it settles.
+            latency_s=self._report_s
+            + self._usual_latency_s
+            + _PLANNING_S
+            + max(self._report_s - settings.settling_s, 0.0),
             settling_s=settings.settling_s,
             tolerance_mm=_REPORT_MM,
         )
@@ -276,12 +296,12 @@ class GrblStage(SerialStage):
         self._drain()
         if self._owed:
             raise StageError("the stage is still busy with an earlier move")
+        self._see_standing(deadline_s)
         target = min(max(position_mm, 0.0), self.description.travel_mm)
         speed = self.description.speed_mm_per_s
-        if self._still_at_s < inf:
-            self._stand_at(self._reported_mm)
-        self._span_mm = (min(*self._span_mm, target), max(*self._span_mm, target))
+        self._span_mm = (min(self._reported_mm, target), max(self._reported_mm, target))
         self._still_at_s, self._target_mm, self._idle_since_s = inf, target, None
+        self._seen_at_s = -inf
         lines = _move_lines(self._settings.axis, self._to_machine(target), speed)
         self._send(lines, deadline_s, answers=2)
         refusal: Failure | None = None
@@ -290,6 +310,8 @@ class GrblStage(SerialStage):
             if report is None:
                 return Arrival(self._reported_mm, False, self._clock.now())
             if isinstance(report, Failure):
+                if self._owed:  # the motion itself: it does not take place
+                    self._target_mm = self._reported_mm
                 refusal = refusal or report
         self._still_at_s = self._clock.now() + self._settings.settling_s
         if refusal is not None:
@@ -298,26 +320,50 @@ class GrblStage(SerialStage):
             while self._owed and self._next(deadline_s) is not None:
                 pass
             raise StageError(f"the board refuses to move to {target:.4f} mm: {refusal}")
-        return self._see_arrival(target, deadline_s)
+        return self._see_arrival(deadline_s)
 
-    def _see_arrival(self, target: float, deadline_s: float) -> Arrival:
-        """Have the position reported while the antenna settles, if there is time for it."""
-        self._reported_mm = target
-        while self._clock.now() + self._usual_latency_s < deadline_s:
+    def _see_standing(self, deadline_s: float) -> None:
+        """Have the board say, before a move, that it stands where it was last said to be.
+
+        Another hand, on a pendant or a web page, may have moved it; nothing else would tell.
+        """
+        asked = self._clock.now()
+        if asked - self._seen_at_s <= _FRESH_S:
+            return
+        status = self._ask_status(deadline_s)
+        if status is None:
+            self._note_silence(asked)
+        said = self._reported_mm
+        self._believe(status)
+        if status.state != "Idle":
+            raise StageError("the stage moves though it was not sent anywhere")
+        self._refuse_if_moved_from(said)
+
+    def _see_arrival(self, deadline_s: float) -> Arrival:
+        """Have the position reported while the antenna settles: an `ok` alone is no arrival."""
+        while self._clock.now() < deadline_s:
             status = self._ask_status(deadline_s)
-            if status is None:  # an `ok` alone is no arrival: it may be of something else
-                return Arrival(self._reported_mm, False, self._clock.now())
-            self._believe(status)
-            if status.state != "Run":
+            if status is None:
                 break
-            self._owed, self._still_at_s = 1, inf  # that `ok` was a straggler of something else
+            self._believe(status)
+            if self._is_at_target(status):
+                self._take_for_standing()
+                self._clock.sleep_until(min(self._still_at_s, deadline_s))
+                now = self._clock.now()
+                arrived = self._still_at_s <= now
+                return Arrival(self._reported_mm, arrived, min(self._still_at_s, now))
+            # That `ok` was a straggler of something else: the last one is still to come.
+            self._owed, self._still_at_s = 1, inf
             while self._owed:
                 if self._next(deadline_s) is None:
                     return Arrival(self._reported_mm, False, self._clock.now())
             self._still_at_s = self._clock.now() + self._settings.settling_s
-        self._clock.sleep_until(min(self._still_at_s, deadline_s))
-        now = self._clock.now()
-        return Arrival(self._reported_mm, self._still_at_s <= now, min(self._still_at_s, now))
+        return Arrival(self._reported_mm, False, self._clock.now())
+
+    def _is_at_target(self, status: Status) -> bool:
+        """Whether a report that was just believed is of a stand where the last move was to end."""
+        is_near = self.description.is_near(self._reported_mm, self._target_mm)
+        return is_near and status.state == "Idle"
 
     def where(self, deadline_s: float) -> Arrival:
         """Measure the position (mm) now; `arrived` says whether the stage stands still."""
@@ -329,15 +375,18 @@ class GrblStage(SerialStage):
         self._silent_since_s = None
         self._refuse_if_not_homed()
         self._believe(status)
-        if status.state == "Idle" and self._owed:
+        is_there = self._is_at_target(status)
+        if status.state == "Idle" and (self._owed or not is_there):
             self._await_stragglers(deadline_s)
         else:
             self._idle_since_s = None
         now = self._clock.now()
-        idle = status.state == "Idle" and not self._owed
-        if idle and self._still_at_s == inf:
+        stands = is_there and not self._owed
+        if stands:
+            self._take_for_standing()
+        if stands and self._still_at_s == inf:
             self._still_at_s = now + self._settings.settling_s
-        return Arrival(self._reported_mm, idle and now >= self._still_at_s, now)
+        return Arrival(self._reported_mm, stands and now >= self._still_at_s, now)
 
     def _believe(self, status: Status) -> None:
         """Take over a reported position, unless the board is in a state that voids it."""
@@ -354,14 +403,20 @@ class GrblStage(SerialStage):
             raise StageError(f"the stage is held up: the board says {status.state}")
 
     def _stand_at(self, position_mm: float) -> None:
-        self._reported_mm = position_mm
-        self._span_mm = (position_mm, position_mm)
+        self._reported_mm = self._target_mm = position_mm
+        self._take_for_standing()
+
+    def _take_for_standing(self) -> None:
+        """From now on it must be where it has just been reported."""
+        self._span_mm = (self._reported_mm, self._reported_mm)
+        self._seen_at_s = self._clock.now()
 
     def _await_stragglers(self, deadline_s: float) -> None:
         """An idle board that owes answers has not begun yet, or they were garbled: which?
 
         At the target the motion is over. Elsewhere it would have begun by the time that a board
-        may be silent; but the board may have it still, and begin when the next one is sent.
+        may be silent; but the board may have it still, and begin when the next one is sent. So it
+        may even if nothing is owed: what came may have been the answers to something else.
         """
         now = self._clock.now()
         if self._idle_since_s is None:
@@ -369,12 +424,12 @@ class GrblStage(SerialStage):
         until = min(deadline_s, now + _STRAGGLER_S)
         while self._owed:
             if self._next(until) is None:
-                waited = self._clock.now() - self._idle_since_s
-                if self.description.is_near(self._reported_mm, self._target_mm):
-                    self._owed = 0 if waited >= _STRAGGLER_S - 1e-6 else self._owed
-                elif waited >= _NOT_BEGUN_S - 1e-6:
-                    self._lose("the board has neither begun nor refused a move")
-                return
+                break
+        waited = self._clock.now() - self._idle_since_s
+        if self.description.is_near(self._reported_mm, self._target_mm):
+            self._owed = 0 if waited >= _STRAGGLER_S - 1e-6 else self._owed
+        elif waited >= _NOT_BEGUN_S - 1e-6:
+            self._lose("the board has neither begun nor refused a move")
 
     def stop(self) -> None:
         """Stop the motion at once: decelerate, then drop the rest. The position is kept."""
@@ -519,6 +574,7 @@ class GrblStage(SerialStage):
         super()._forget_position(why)
         self._origin_mm = nan
         self._span_mm = (nan, nan)
+        self._seen_at_s = -inf
         self._owed = self._unanswered = 0
 
     # -- Coordinates --------------------------------------------------------------------------

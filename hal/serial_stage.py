@@ -409,6 +409,14 @@ class SerialStage(ABC):
         if not -_ROUNDING_MM <= position_mm <= travel + _ROUNDING_MM:  # nor does NaN pass
             raise StageError(f"{position_mm!r} mm is off the rail [0, {travel:g}]")
 
+    def _refuse_if_moved_from(self, said_mm: float) -> None:
+        """A move is measured from where the stage was last said to be: it must still be there."""
+        if not self.description.is_near(self._reported_mm, said_mm):
+            raise StageError(
+                f"the stage is at {self._reported_mm:.4f} mm, and was last said to be at "
+                f"{said_mm:.4f} mm: it has moved meanwhile, perhaps by another hand"
+            )
+
     def _forget_position(self, why: str | None) -> None:
         self._lost = why
         self._homed_at_s = -inf

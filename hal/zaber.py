@@ -295,6 +295,8 @@ class ZaberStage(SerialStage):
         before = self._demand_status(deadline_s)
         if before.busy:
             raise StageError(self._why_busy(before))
+        said, self._reported_mm = self._reported_mm, self._to_rail(before.position)
+        self._refuse_if_moved_from(said)
         target = self._to_device(position_mm)
         speed = "" if self.axis.move_speed is None else f" {self.axis.move_speed}"
         self._still_at_s = inf

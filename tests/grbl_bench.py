@@ -27,13 +27,16 @@ def status(state: str, x: float = -2.0, more: str = "") -> bytes:
 
 def greeting(*, state: str = "Alarm", settings: Sequence[bytes] = SETTINGS) -> list[Exchange]:
     """A board that resets when it is opened, up to the end of `connect`."""
-    timed: Exchange = (COMMENT, [(0.003, b"ok"), b"ok"])
+    timed: list[Exchange] = [
+        (b"?", [(0.002, status(state, 0.0))]),
+        (COMMENT, [(0.003, b"ok"), b"ok"]),
+    ]
     return [
         (b"", [(0.5, BANNER), LOCKED]),
         (b"?", [status(state, 0.0)]),
         (b"$I\n", BUILD),
         (b"$$\n", settings),
-        *[timed] * 12,
+        *timed * 12,
     ]
 
 

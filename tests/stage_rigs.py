@@ -93,6 +93,15 @@ class Rig(Generic[_Board, _Stage]):
 
         setattr(board, method, begin_and_strike)
 
+    def move_by_hand(self, to_mm: float) -> None:
+        """Have somebody else move the carriage, and wait until it stands."""
+        if isinstance(self.board, VirtualZaber):
+            self.board.interrupt(round(to_mm * 1000))
+        else:
+            self.board.jog(to_mm)
+        wait_until(lambda: abs(self.true_mm() - to_mm) <= self.tolerance_mm)
+        CLOCK.sleep_until(CLOCK.now() + 0.1)
+
     @contextmanager
     def deaf(self) -> Iterator[None]:
         """A time in which the board reads nothing from the wire."""

@@ -83,6 +83,11 @@ class VirtualGrbl(GrblProgram):
         """Free the carriage again."""
         self._do(self._axis.release)
 
+    def jog(self, to_mm: float) -> None:
+        """Move the carriage (mm from where homing takes it), as a pendant might."""
+        target = self._axis.machine_mm(to_mm)
+        self._do(lambda: self._execute(f"$J=G90G21G53X{target:.4f}F6000"))
+
     def press_hold(self) -> None:
         """Press the board's feed-hold button."""
 

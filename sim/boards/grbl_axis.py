@@ -49,6 +49,10 @@ class PlannedAxis(CountedAxis):
         """Where the carriage truly is (mm): its distance from where homing takes it."""
         return (self.true.position_at(moment) - self.home_mm) * self._away + 0.0
 
+    def machine_mm(self, distance_mm: float) -> float:
+        """What the board would call a place so far from where homing takes the carriage."""
+        return self.home_mm + self._away * distance_mm
+
     def lose_steps(self, by_mm: float, now: float) -> None:
         """Shift the carriage, positive away from its switch."""
         self.true.shift(by_mm * self._away, now)

@@ -15,6 +15,7 @@ from stage_rigs import CLOCK, AnyRig, grbl_rig, occupy, soon, zaber_rig
 from zaber_bench import zaber_settings
 
 from macontrol.config.stage_settings import StageSettings
+from macontrol.controller.guard import Guard
 from macontrol.hal import StageError, StageLostError
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.serial_line import SerialLine
@@ -131,6 +132,24 @@ def test_a_reset_between_moves_is_noticed_before_the_next(rig: AnyRig) -> None:
     assert rig.true_mm() == pytest.approx(5.0, abs=rig.tolerance_mm)
     rig.stage.recover(soon())
     rig.assert_works()
+
+
+def test_a_carriage_moved_by_another_hand_between_moves_is_never_taken_beyond_a_stroke(
+    rig: AnyRig,
+) -> None:
+    guard = Guard(rig.stage, region_mm=50.0, stroke_mm=2.0)
+    guard.locate(soon())
+    for place in (1.0, 2.0):
+        guard.move(place, soon())
+    rig.move_by_hand(40.0)
+    with pytest.raises(StageError, match=r"another hand|somebody else"):
+        guard.move(3.0, soon())
+    CLOCK.sleep_until(CLOCK.now() + 0.2)
+    assert rig.true_mm() == pytest.approx(40.0, abs=rig.tolerance_mm)
+    rig.stage.recover(soon())  # which homes a stage that is lost
+    here = guard.locate(soon()).position_mm
+    assert here == pytest.approx(rig.true_mm(), abs=rig.tolerance_mm)
+    assert guard.move(here + 1.0, soon()).arrived
 
 
 def test_garbage_on_the_wire_changes_nothing(rig: AnyRig) -> None:

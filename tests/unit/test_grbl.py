@@ -49,17 +49,20 @@ def test_connecting_to_a_board_that_resets_reads_what_it_is() -> None:
     assert description.speed_mm_per_s == pytest.approx(100.0)
     assert description.acceleration_mm_per_s2 == pytest.approx(500.0)
     assert desk.stage.latencies_s == pytest.approx([0.004] * 12)
-    assert description.latency_s == pytest.approx(0.019)
+    assert description.latency_s == pytest.approx(0.023)
     assert not desk.stage.is_homed
 
 
 def test_a_few_slow_answers_in_many_are_no_latency() -> None:
     script = greeting()
-    script[-3:] = [(COMMENT, [(0.3, b"ok"), b"ok"])] * 3
+    script[-6:] = [
+        (b"?", [(0.2, status("Alarm", 0.0))]),
+        (COMMENT, [(0.3, b"ok"), b"ok"]),
+    ] * 3
     desk = Desk(*script)
     desk.stage.connect(desk.soon())
     assert max(desk.stage.latencies_s) > 0.3
-    assert desk.stage.description.latency_s == pytest.approx(0.019)
+    assert desk.stage.description.latency_s == pytest.approx(0.023)
     desk.line.assert_consumed()
 
 
@@ -314,6 +317,8 @@ def test_a_refused_motion_is_an_error_and_nothing_is_owed_afterwards() -> None:
     desk.line.extend((MOVE % b"-12.0000", [b"error:20", b"ok"]), (b"\n", [b"ok"]))
     with pytest.raises(StageError, match="error:20"):
         desk.stage.move_to(10.0, desk.soon())
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    assert desk.stage.where(desk.soon()).arrived  # it has not moved, and will not
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -12.0)]))
     assert desk.stage.move_to(10.0, desk.soon()).arrived
     desk.line.assert_consumed()
@@ -462,13 +467,90 @@ def test_the_report_of_an_earlier_question_is_fetched_before_another_is_asked() 
     desk.line.assert_consumed()
 
 
+def test_a_board_is_asked_where_it_stands_before_a_move_unless_it_has_just_said_so() -> None:
+    desk = homed_desk()
+    for place, asks in ((10.0, False), (20.0, False), (30.0, True)):
+        if asks:
+            desk.clock.sleep_until(desk.soon(0.1))
+            desk.line.append((b"?", [status("Idle", -22.0)]))
+        desk.line.append((MOVE % b"%.4f" % (-2.0 - place), [b"ok", b"ok"]))
+        desk.line.append((b"?", [status("Idle", -2.0 - place)]))
+        assert desk.stage.move_to(place, desk.soon()).arrived
+    desk.line.assert_consumed()
+
+
+@pytest.mark.parametrize(
+    ("report", "error", "told"),
+    [
+        (status("Idle", -52.0), StageLostError, "moved by somebody else"),
+        (status("Idle", -4.0), StageLostError, "moved by somebody else"),
+        (status("Jog", -52.0), StageLostError, "moved by somebody else"),
+        (status("Run", -7.0), StageError, "not sent anywhere"),
+        (status("Hold:0", -7.0), StageError, "held up"),
+        (status("Alarm", -7.0), StageLostError, "locked by an alarm"),
+        (b"\xff", StageError, "does not answer"),
+    ],
+)
+def test_a_board_that_does_not_stand_where_it_was_left_is_not_sent_anywhere(
+    report: bytes, error: type[StageError], told: str
+) -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-7.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -7.0)]))
+    assert desk.stage.move_to(5.0, desk.soon()).arrived
+    desk.clock.sleep_until(desk.soon(0.1))
+    desk.line.extend((b"?", [report]))  # and no move
+    with pytest.raises(error, match=told):
+        desk.stage.move_to(7.5, desk.soon(0.1))
+    desk.line.assert_consumed()
+
+
+def test_a_late_move_that_has_ended_meanwhile_is_looked_at_before_the_next() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-52.0000", [b"ok", (0.5, b"ok")]))
+    assert not desk.stage.move_to(50.0, desk.soon(0.1)).arrived
+    desk.clock.sleep_until(desk.soon(0.6))
+    desk.line.extend((b"?", [status("Idle", -52.0)]))  # and no move: 0 mm was said last
+    with pytest.raises(StageError, match=r"is at 50\.0000 mm, and was last said to be at 0\.0000"):
+        desk.stage.move_to(2.0, desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_an_ok_alone_is_no_arrival_even_if_there_is_no_time_for_more() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-4.5000", [(0.098, b"ok"), (0.002, b"ok")]))
+    arrival = desk.stage.move_to(2.5, desk.soon(0.1))
+    assert (arrival.position_mm, arrival.arrived) == (0.0, False)
+    desk.line.assert_consumed()
+    # It may still be about to move: it is taken for standing neither now nor later.
+    for _ in range(2):
+        desk.line.extend((b"?", [status("Idle", -2.0)]))
+        assert not desk.stage.where(desk.soon(0.1)).arrived
+        desk.clock.sleep_until(desk.soon(0.5))
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    with pytest.raises(StageLostError, match="neither begun nor refused"):
+        desk.stage.where(desk.soon(0.5))
+
+
+def test_a_stand_elsewhere_than_at_the_target_is_no_arrival() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -2.0)]))
+    assert not desk.stage.move_to(10.0, desk.soon(0.5)).arrived
+    desk.line.extend((b"?", [status("Idle", -12.0)]))
+    assert desk.stage.where(desk.soon(0.5)).arrived  # only now was it there
+    desk.line.assert_consumed()
+
+
 def test_settling_is_part_of_a_move() -> None:
     desk = homed_desk(settling_s=0.05)
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -12.0)]))
     begun = desk.clock.now()
     arrival = desk.stage.move_to(10.0, desk.soon())
     assert arrival.time_s - begun == pytest.approx(0.052)
-    desk.line.extend((MOVE % b"-22.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -22.0)]))
+    desk.line.extend(
+        (b"?", [status("Idle", -12.0)]),
+        (MOVE % b"-22.0000", [b"ok", b"ok"]),
+        (b"?", [status("Idle", -22.0)]),
+    )
     deadline = desk.soon(0.02)
     assert not desk.stage.move_to(20.0, deadline).arrived
     assert desk.clock.now() <= deadline
@@ -652,7 +734,8 @@ CALL = (0.5, b"[MSG:Reset to continue]")
 
 
 def trip(desk: Desk) -> None:
-    desk.line.extend((MOVE % b"-12.0000", [b"ok", ALARM_1]))
+    desk.clock.sleep_until(desk.soon(0.1))
+    desk.line.extend((b"?", [status("Idle", -2.0)]), (MOVE % b"-12.0000", [b"ok", ALARM_1]))
     with pytest.raises(StageLostError, match="limit switch"):
         desk.stage.move_to(10.0, desk.soon())
 

@@ -10,7 +10,7 @@ from stage_desk import UNPLUGGED
 from zaber_bench import Desk, homed_desk, summed
 
 from macontrol.config.errors import ConfigError
-from macontrol.controller.guard import Guard
+from macontrol.controller.guard import CommandRefusedError, Guard
 from macontrol.hal import StageError, StageLostError
 
 
@@ -474,6 +474,26 @@ def test_the_driver_and_the_guard_agree_on_what_an_arrival_is(microstep_mm: floa
     desk.expects("get pos", f"OK IDLE -- {off}")
     with pytest.raises(StageError, match="it stands elsewhere"):
         guard.move(1.0, desk.soon())
+    desk.finish()
+
+
+def test_a_stage_that_stands_elsewhere_than_it_was_left_is_not_sent_anywhere() -> None:
+    desk = homed_desk()
+    guard = Guard(desk.stage, region_mm=60.0, stroke_mm=0.5)
+    desk.expects("get pos", "OK IDLE -- 0")
+    guard.locate(desk.soon())
+    desk.expects("get pos", "OK IDLE -- 40000")  # and no move
+    with pytest.raises(StageError, match=r"is at 40\.0000 mm, and was last said to be at 0\.0000"):
+        guard.move(0.4, desk.soon())
+    desk.finish()
+    desk.expects("get pos", "OK IDLE -- 40000")
+    assert guard.locate(desk.soon()).position_mm == pytest.approx(40.0)
+    with pytest.raises(CommandRefusedError):
+        guard.move(0.4, desk.soon())
+    desk.expects("get pos", "OK IDLE -- 40000")
+    desk.expects("move abs 39500", "OK BUSY -- 0", summed("!01 1 IDLE --"))
+    desk.expects("get pos", "OK IDLE -- 39500")
+    assert guard.move(39.5, desk.soon()).arrived
     desk.finish()
 
 
