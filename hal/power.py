@@ -122,8 +122,8 @@ def _reading(
 
 
 def snr(power: float, noise: float) -> float:
-    """SNR = max(0, (P − N)/N)."""
-    return max(0.0, (power - noise) / noise)
+    """SNR = max(0, (P − N)/N); not a number if one of them is none."""
+    return max((power - noise) / noise, 0.0)  # in this order: max keeps a NaN only if it is first
 
 
 def rate_reward(

@@ -7,9 +7,10 @@ deadline.
 
 Of the transmission interval the guards are left out, as the stamps of samples are unsure by about
 as much. A measurement is not valid, and then carries no reward, if samples of it are missing (gap,
-overflow), are on the rails (clipping), are all the same (constant), are too few, came too late
-(stale) or too early after the radio was tuned (settling), if the noise floor is not known or was
-being measured, or if the radio does not keep its sample rate.
+overflow), are on the rails (clipping), are all the same (constant), are no numbers or give no power
+that is one (not-a-number), are too few, came too late (stale) or too early after the radio was
+tuned (settling), if the noise floor is not known or was being measured, or if the radio does not
+keep its sample rate.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf, isnan, nan, sqrt
+from math import inf, isfinite, isnan, nan, sqrt
 from typing import Protocol
 
 import numpy as np
@@ -289,7 +290,7 @@ class SdrProbe:
             self._incoming.put(_Request(-1, start, start + length, reply))
         readings = [self._await_reply(reply, begin + seconds) for _ in range(pieces)]
         power = sum(r.power * r.samples for r in readings) / sum(r.samples for r in readings)
-        if power <= 0:
+        if not power > 0:
             raise ProbeError(f"{self.name}: noise floor not measured: the radio sends only zeros")
         sigma = sqrt(sum(r.sigma_db**2 for r in readings)) / pieces
         if pieces > 1:
@@ -404,9 +405,12 @@ class SdrProbe:
             return self._explained("stale") if overdue else None
         if window.samples is None:
             return self._explained(window.reason)
-        if not np.ptp(window.samples, axis=0).any():
-            return "constant"  # any radio that works shows at least its own noise
-        reading = self._reading(window.samples)
+        with np.errstate(all="ignore"):  # floats may be anything: what comes of them is looked at
+            if not np.ptp(window.samples, axis=0).any():
+                return "constant"  # any radio that works shows at least its own noise
+            reading = self._reading(window.samples)
+        if not isfinite(reading.power):
+            return "not-a-number"
         if reading.clipped_share > settings.clipping_share:
             return "clipping"
         return reading

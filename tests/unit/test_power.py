@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, log2, sqrt
+from math import inf, isnan, log2, nan, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,12 @@ def test_no_power_is_minus_infinity() -> None:
 def test_the_snr_is_never_negative() -> None:
     assert snr(11.0, 1.0) == pytest.approx(10.0)
     assert snr(0.9, 1.0) == 0.0
+
+
+@pytest.mark.parametrize(("power", "noise"), [(nan, 1.0), (1.0, nan)])
+def test_no_reward_is_made_of_what_is_no_number(power: float, noise: float) -> None:
+    assert isnan(snr(power, noise))
+    assert isnan(rate_reward(0.8, power, noise, 0.1, 0.1)[0])
 
 
 def test_the_reward_is_the_rate_in_the_share_of_the_slot_that_transmits() -> None:

@@ -342,6 +342,34 @@ def test_samples_that_are_all_the_same_are_no_silence_and_no_noise_floor(
     feeder.join()
 
 
+@pytest.mark.parametrize("mode", ["wideband", "tone"])
+@pytest.mark.parametrize("sample", [np.nan, np.inf, 1e30])
+def test_samples_that_are_no_numbers_are_no_reward_and_no_noise_floor(
+    bench: Bench, mode: str, sample: float
+) -> None:
+    """One of them is enough; and a reward of 0 would be made up."""
+    probe = probe_on(bench, mode=mode, noise_floor=-40.0)
+    before, clean = probe.noise_floor, bench.samples
+
+    def spoilt(power: float, count: int = BLOCK) -> npt.NDArray[np.float32]:
+        block = clean(power, count)
+        block[0, 0] = sample
+        return block
+
+    bench.samples = spoilt  # type: ignore[method-assign]
+    probe.request(1, bench.time_s, bench.time_s + 0.1)
+    bench.run(0.2)
+    (measurement,) = collected(probe)
+    assert (measurement.valid, measurement.reason) == (False, "not-a-number")
+    feeder = threading.Timer(0.05, bench.run, (1.0,))
+    feeder.start()
+    with pytest.raises(ProbeError, match="noise floor not measured: not-a-number"):
+        probe.measure_noise_floor(0.5)
+    feeder.join()
+    assert probe.noise_floor is before
+    probe.close()
+
+
 def test_too_few_samples(bench: Bench, probe: SdrProbe) -> None:
     probe.request(1, bench.time_s, bench.time_s + 0.0149)
     probe.request(2, bench.time_s, bench.time_s - 1.0)
