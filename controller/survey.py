@@ -24,6 +24,14 @@ class Survey:
         variance = float(np.var(self.reward, ddof=1)) - config.noise_std**2
         return max(variance, config.survey.variance_floor)
 
+    def can_be(self, config: Config) -> bool:
+        """Whether a survey of this rail can have given it: a file may hold anything."""
+        position, reward = self.position, self.reward
+        if position.ndim != 1 or position.shape != reward.shape or len(position) < 2:
+            return False
+        is_on_rail = (position >= 0) & (position <= config.physical.region_length)
+        return bool(is_on_rail.all() and (np.abs(reward) <= config.largest_reward).all())
+
     @property
     def best_position(self) -> float:
         """Where the highest reward was seen; of equals the lowest position."""

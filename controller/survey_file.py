@@ -50,16 +50,7 @@ def fresh_survey(path: Path, config: Config) -> Survey | None:
             survey = Survey(kept["position"].astype(float), kept["reward"].astype(float))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    return survey if _can_be(survey, config) else None
-
-
-def _can_be(survey: Survey, config: Config) -> bool:
-    """Whether a walk along the rail can have given this."""
-    position, reward = survey.position, survey.reward
-    if position.ndim != 1 or position.shape != reward.shape or len(position) < 2:
-        return False
-    is_on_rail = (position >= 0) & (position <= config.physical.region_length)
-    return bool(is_on_rail.all() and (np.abs(reward) <= config.largest_reward).all())
+    return survey if survey.can_be(config) else None
 
 
 def _bench(config: Config) -> str:

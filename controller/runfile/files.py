@@ -105,7 +105,7 @@ def _fold_log(path: Path) -> None:
     """Copy the log that a killed run left into its file, if there is one and the disk lets us."""
     if path.with_name(path.name + "-wal").exists():
         with (
-            suppress(sqlite3.Error),
+            suppress(sqlite3.Error, UnicodeDecodeError),
             closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as connection,
         ):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -137,9 +137,15 @@ class RunHeader:
 
     @classmethod
     def from_rows(cls, rows: Mapping[str, str]) -> RunHeader:
-        """The header from its stored keys; a ValueError, KeyError or TypeError if it is not one."""
+        """The header from its stored keys; if it is not one, whatever Python raises then."""
         values = {name: json.loads(rows[name]) for name in _PLAIN if name in rows}
         survey = json.loads(rows.get("survey", "null"))
+        if not 0 <= values["started_wall_s"] < _END_OF_TIME_S:
+            raise ValueError("it began at a time that no calendar has")
+        if not abs(values["started_clock_s"]) < _END_OF_TIME_S:
+            raise ValueError("it began at a time that no clock has")
+        if not isinstance(rows["config"], str):
+            raise TypeError("its config is no text")
         return cls(
             **values,
             config_json=rows["config"],
@@ -148,6 +154,9 @@ class RunHeader:
             and Survey(np.array(survey["position"], float), np.array(survey["reward"], float)),
         )
 
+
+# The first second of the year 10000.
+_END_OF_TIME_S = 253_402_300_800
 
 # The keys whose JSON value is the field's value.
 _PLAIN = tuple(

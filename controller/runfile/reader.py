@@ -28,6 +28,10 @@ from macontrol.controller.runfile.schema import APPLICATION_ID, FORMAT, SLOT_COL
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
+# What reading a damaged file may raise. SQLite puts pieces of it into its messages, which need not
+# be text, and believes it when it says how long a value is.
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+
 _ROWS_AT_ONCE = 50_000
 _DTYPE = {"count": np.int64, "number": np.float64, "truth": np.bool_}
 
@@ -66,7 +70,7 @@ class OpenRun:
                 self.count, self.first_slot, self.last_slot = self._row(
                     "SELECT count(*), ifnull(min(slot), 0), ifnull(max(slot), 0) FROM slots"
                 )
-            except sqlite3.Error as error:
+            except _DAMAGE as error:
                 raise _damaged(self.path, error) from error
             self._stack = stack.pop_all()
 
@@ -91,7 +95,10 @@ class OpenRun:
         rows = self.rows([c.name for c in numeric]) if numeric else iter(())
         begin = 0
         while taken := list(islice(rows, _ROWS_AT_ONCE)):
-            block = np.array(taken, float)  # None becomes NaN
+            try:
+                block = np.array(taken, float)  # None becomes NaN
+            except ValueError as error:
+                raise _damaged(self.path, error) from error
             for number, column in enumerate(numeric):
                 found[column.name][begin : begin + len(block)] = block[:, number]
             begin += len(block)
@@ -137,7 +144,7 @@ class OpenRun:
     def _all(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(query, values)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise _damaged(self.path, error) from error
 
 
@@ -174,7 +181,7 @@ def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
             return _snapshot(folder / path.name, "mode=ro", stack)
     except OSError as error:
         raise InputOutputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except sqlite3.Error as error:
+    except _DAMAGE as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             raise _foreign(path) from error
         raise _damaged(path, error) from error
@@ -212,7 +219,7 @@ def _read_header(connection: sqlite3.Connection, path: Path) -> RunHeader:
     rows = dict(connection.execute("SELECT key, value FROM header"))
     try:
         return RunHeader.from_rows(rows)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _damaged(path, f"its header cannot be understood ({error!r})") from error
 
 

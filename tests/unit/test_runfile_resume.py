@@ -1,12 +1,17 @@
 """Warm restart: the last run's window is taken up if it is fresh and of the same config."""
 
 import dataclasses
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config
+from macontrol.config.errors import InputOutputError
 from macontrol.controller.policies import make_policy
 from macontrol.controller.record import LateReward, SlotRecord
 from macontrol.controller.runfile import (
@@ -17,6 +22,8 @@ from macontrol.controller.runfile import (
     Sample,
     find_resume,
     header,
+    latest_run,
+    set_aside,
 )
 from macontrol.controller.survey import Survey
 
@@ -146,6 +153,139 @@ def test_what_is_not_there_or_of_another_stage_is_not_taken_up(tmp_path: Path) -
     assert "before its first slot" in refused(write(tmp_path / "empty.sqlite", range(0)))
     (tmp_path / "other").write_text("x")
     assert "not a run file" in refused(tmp_path / "other")
+
+
+LAST = "WHERE slot = 40"
+DAMAGES = [
+    *(
+        f"UPDATE slots SET {name} = {value} {LAST}"
+        for name in ("position", "next_position", "target", "start_s")
+        for value in ("NULL", "'abc'", "x'00ff'", "9e999", "-9e999")
+    ),
+    *(
+        f"UPDATE slots SET {name} = {value} {LAST}"
+        for name in ("next_position", "target")
+        for value in ("1e9", "-1", "6.1")
+    ),
+    *(
+        f"UPDATE slots SET reward = {value} WHERE slot = 39"
+        for value in ("'abc'", "x'00ff'", "9e999", "-9e999", "1e300", "-1e300")
+    ),
+    *(
+        f"UPDATE slots SET position = {value} WHERE slot = 39"
+        for value in ("'abc'", "9e999", "-0.1", "6.1")
+    ),
+    *(f"UPDATE slots SET slot = {slot} {LAST}" for slot in (2**62, 2**63 - 1, 41, 10**9, -3)),
+    f"DELETE FROM slots WHERE slot < 40; UPDATE slots SET slot = {2**62}",
+    "UPDATE slots SET slot = slot - 1000000",
+    "UPDATE slots SET start_s = 'abc' WHERE slot = 1",
+    *(
+        f"UPDATE header SET value = '{value}' WHERE key = 'window'"
+        for value in (
+            "[[0, 1.0, 2.0]]",
+            "[[3, 1.0, 2.0], [2, 1.0, 2.0]]",
+            "[[41, 1.0, 2.0]]",
+            '[["3", 1.0, 2.0]]',
+            '[[1, "1.0", 2.0]]',
+            "[[1, 1.0, NaN]]",
+            "[[1, 1.0, 1" + 400 * "0" + "]]",
+            "[[1, 7.0, 2.0]]",
+            "[[1]]",
+            "17",
+        )
+    ),
+    *(
+        f"UPDATE header SET value = '{value}' WHERE key = 'survey'"
+        for value in (
+            "[[], []]",
+            '{"position": [], "reward": []}',
+            '{"position": [1.0, 2.0], "reward": [1.0]}',
+            '{"position": [1.0, 2.0], "reward": [1.0, NaN]}',
+            '{"position": [1.0, 2.0], "reward": [1.0, 1e300]}',
+            '{"position": [1.0, 7.0], "reward": [1.0, 1.0]}',
+            '{"position": [1.0, "x"], "reward": [1.0, 1.0]}',
+            100_000 * "[",
+        )
+    ),
+    *(
+        f"UPDATE header SET value = '{value}' WHERE key = '{key}'"
+        for key in ("started_wall_s", "started_clock_s")
+        for value in ('"abc"', "null", "NaN", "-Infinity", "1e300", "1" + 400 * "0")
+    ),
+    "UPDATE header SET value = 17 WHERE key = 'config'",
+    "UPDATE header SET value = x'ff00' WHERE key = 'config'",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:80])
+def test_what_no_run_can_have_written_is_not_taken_up(tmp_path: Path, damage: str) -> None:
+    """Nor does it keep the file from being found, or from being set aside."""
+    is_of_window = "window" in damage
+    slots = range(37, 41) if is_of_window else range(1, 41)
+    window = (Sample(5, 1.0, 2.0),) if is_of_window else ()
+    path = write(tmp_path / "sim-1.sqlite", slots, window=window)
+    resumed(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(damage)
+        connection.commit()
+        connection.execute("PRAGMA journal_mode = DELETE")
+    assert refused(path)
+    assert latest_run(tmp_path, "sim") in (path, None)
+    assert set_aside(path) is not None
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    window = tuple(Sample(slot, 1.0, 2.0) for slot in range(3, 10))
+    path = write(tmp_path_factory.mktemp("whole") / "run.sqlite", range(20, 41), window=window)
+    return path.read_bytes()
+
+
+def test_tables_whose_names_are_no_text_are_damage(whole: bytes, tmp_path: Path) -> None:
+    """SQLite puts them into its message, and Python fails to read that."""
+    path = tmp_path / "sim-1.sqlite"
+    path.write_bytes(
+        whole.replace(b"CREATE TABLE slots (slot", b"CREATE TABLE slots (\xff\xfc\xff(")
+    )
+    assert "damaged" in refused(path)
+    assert latest_run(tmp_path, "sim") is None
+    assert set_aside(path) is not None
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    damage=st.lists(st.tuples(st.integers(0), st.binary(min_size=1, max_size=8)), max_size=8),
+    end=st.none() | st.integers(0),
+)
+def test_whatever_bytes_a_run_file_holds_a_run_begins(
+    whole: bytes,
+    tmp_path_factory: pytest.TempPathFactory,
+    damage: list[tuple[int, bytes]],
+    end: int | None,
+) -> None:
+    """Warm with what a run can have written, or cold."""
+    content = bytearray(whole if end is None else whole[: end % len(whole)])
+    for at, spoilt in damage:
+        at %= len(whole)
+        content[at : at + len(spoilt)] = spoilt
+    folder = tmp_path_factory.mktemp("damaged")
+    path = folder / "sim-1.sqlite"
+    path.write_bytes(content)
+    latest_run(folder, "sim")
+    found = find_resume(path, CONFIG, WALL + LAST_START + 0.03)
+    if isinstance(found, Resume):
+        policy = make_policy(CONFIG, found.survey)
+        for sample in found.samples:
+            policy.observe(*sample)
+            assert abs(sample.reward) <= CONFIG.largest_reward
+        policy.resume(found.target)
+        decision = policy.decide(found.last_slot + 1, found.next_position)
+        assert 0 <= decision.position <= CONFIG.physical.region_length
+        assert found.last_slot == 40
+    else:
+        assert found.reason
+    with suppress(InputOutputError):  # it may have ceased to be one of ours
+        set_aside(path)
 
 
 def test_a_header_survives_its_storage() -> None:
