@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +43,15 @@ def fresh_survey(path: Path, config: Config) -> Survey | None:
     if not path.is_file():
         return None
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            age = time.time() - float(kept["time"])
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+            age = time.time() - float(kept["time"].item())
             if not 0 <= age < config.survey.fresh_s or str(kept["bench"]) != _bench(config):
                 return None
-            survey = Survey(kept["position"].astype(float), kept["reward"].astype(float))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            position, reward = (
+                kept[name].astype(float, casting="safe") for name in ("position", "reward")
+            )
+            survey = Survey(position, reward)
+    except Exception:  # a spoilt archive may raise anything, and costs no more than a walk
         return None
     return survey if survey.can_be(config) else None
 

@@ -210,6 +210,41 @@ class TestSurveyFile:
         save_survey(path, lab, Survey(np.array(position), np.array(reward)))
         assert fresh_survey(path, lab) is None
 
+    def test_any_bit_may_be_flipped(self, lab: Config, tmp_path: Path) -> None:
+        path = tmp_path / "survey.npz"
+        save_survey(path, lab, self.survey)
+        whole = path.read_bytes()
+        long = whole.index("carrier_frequency_hz".encode("utf-32-le"))  # the bench: skip most of it
+        for at in [*range(long + 80), *range(whole.index(b"PK", long), len(whole))]:
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+            found = fresh_survey(path, lab)
+            assert found is None or np.array_equal(found.reward, self.survey.reward)
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("time", [1.0, 2.0]),
+            ("time", "x"),
+            ("position", [0j, 1.2 + 1j, 2.4]),
+            ("reward", ["a", "b", "c"]),
+            ("reward", None),
+        ],
+    )
+    def test_one_of_other_kinds_of_values_is_none(
+        self, lab: Config, tmp_path: Path, name: str, content: object
+    ) -> None:
+        path = tmp_path / "survey.npz"
+        save_survey(path, lab, self.survey)
+        with np.load(path) as kept:
+            values = dict(kept)
+        assert fresh_survey(path, lab) is not None
+        if content is None:
+            del values[name]
+        else:
+            values[name] = np.array(content)
+        np.savez(path, **values)
+        assert fresh_survey(path, lab) is None
+
     def test_what_is_no_file_is_none_and_is_not_waited_for(
         self, lab: Config, tmp_path: Path
     ) -> None:
