@@ -66,6 +66,11 @@ class Approach:
         except CommandRefusedError as refusal:
             raise StageError(f"the stage cannot be moved from where it is: {refusal}") from None
         if guard.is_at(command):
+            if not guard.is_close(wanted_mm):
+                raise StageError(
+                    f"at {reported:.3f} mm, the stage cannot get nearer to {wanted_mm:.3f} mm: its "
+                    f"steps of {guard.step_mm:g} mm are too long for strokes of {stroke:g} mm"
+                )
             return True
         arrival = guard.move(command, ends_s)
         told = (

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
-from math import ceil
+from math import ceil, floor
 from typing import TypeVar
 
 from macontrol.config import Config
@@ -154,7 +154,7 @@ class SerialBench:
 
 
 def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
-    """Refuse a rail that is too short, and slots that stage or radio cannot keep."""
+    """Refuse a rail that is too short, steps too coarse, slots that stage or radio cannot keep."""
     physical = config.physical
     if config.rail_mm > stage.travel_mm + 1e-6:
         longest = stage.travel_mm / physical.wavelength_mm
@@ -170,6 +170,7 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
             f"would stand at {stage.travel_mm:.1f} mm, out of reach of the region's "
             f"{config.rail_mm:.1f} mm; set stage.travel_mm to {ceil(config.rail_mm * 10) / 10:g}"
         )
+    _refuse_coarse_steps(config, stage, stroke_mm)
     kept_free = config.timing.guard_share + config.timing.decision_share
     interval = physical.slot_duration_s * (1 - kept_free) - physical.actuation_time_s
     if shortcoming := config.probe.shortcoming(interval):
@@ -180,6 +181,24 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
         slot_duration_s=physical.slot_duration_s,
         stroke_mm=stroke_mm,
     )
+
+
+def _refuse_coarse_steps(config: Config, stage: StageDescription, stroke_mm: float) -> None:
+    """Steps that are longer than a stroke never move the antenna, and nothing would show it."""
+    wavelength_mm, length = config.physical.wavelength_mm, config.physical.region_length
+    begin = f"the stage moves by whole steps of {stage.step_mm:.4g} mm (is its resolution right?), "
+    if stage.step_mm > stroke_mm:
+        raise ConfigError(
+            f"physical.stroke: {begin}and a stroke is {stroke_mm:.4g} mm, so nothing could ever "
+            f"move; lengthen it to at least {stage.step_mm / wavelength_mm:.4g} wavelengths"
+        )
+    spacing_mm = config.algorithm.grid_spacing * wavelength_mm
+    if stage.step_mm > spacing_mm:
+        fits = length / max(1, floor(config.rail_mm / stage.step_mm))
+        raise ConfigError(
+            f"algorithm.grid_spacing: {begin}and the grid is finer, {spacing_mm:.4g} mm, so its "
+            f"positions could not be taken; set it to {fits:.12g} or more"
+        )
 
 
 def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) -> bool:

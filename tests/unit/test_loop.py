@@ -716,6 +716,16 @@ class TestApproach:
         with pytest.raises(HardwareError, match="is it blocked"):
             bench.loop.approach(2.0)
 
+    @pytest.mark.parametrize("strokes", [1.3, 20.0])
+    def test_one_whose_steps_are_longer_than_a_stroke_is_not_there(
+        self, impatient: ScriptedBench, strokes: float
+    ) -> None:
+        bench = ScriptedBench(impatient.config, step_mm=strokes * impatient.stroke_mm)
+        bench.stage.position_mm = 0.0
+        with pytest.raises(HardwareError, match="too long for strokes"):
+            bench.loop.approach(2.0)
+        assert not bench.stage.commands
+
     def test_stop_ends_it_at_the_next_stroke(self, bench: ScriptedBench) -> None:
         def stop(stage: ScriptedStage, to: float, deadline: float) -> None:
             bench.loop.stop()

@@ -107,3 +107,23 @@ def test_a_region_out_of_reach_of_the_switch_it_is_counted_towards_is_refused() 
         check_plan(lab, replace(quick, travel_mm=320.0))
     assert check_plan(lab, replace(quick, travel_mm=299.8)).stroke_mm > 2.5
     check_plan(lab.replace(stage__inverted=False), replace(quick, travel_mm=320.0))
+
+
+@pytest.mark.parametrize(
+    ("step_mm", "key"),
+    [(5.0, "physical.stroke"), (2.6, "physical.stroke"), (1.0, "algorithm.grid_spacing")],
+)
+def test_steps_too_coarse_for_stroke_or_grid_are_refused_with_what_to_set(
+    step_mm: float, key: str
+) -> None:
+    """As by a board whose steps a millimetre are set wrong: the antenna would never move."""
+    lab = load_config(preset="lab-2g4-grbl")
+    quick = replace(RAIL, travel_mm=320.0, speed_mm_per_s=200.0, acceleration_mm_per_s2=2000.0)
+    check_plan(lab, replace(quick, settling_s=0.0, step_mm=0.6))
+    with pytest.raises(ConfigError, match=key) as refusal:
+        check_plan(lab, replace(quick, settling_s=0.0, step_mm=step_mm))
+    if key == "algorithm.grid_spacing":
+        told = re.search(r"set it to ([\d.]+)", str(refusal.value))
+        assert told is not None
+        fitting = lab.replace(algorithm__grid_spacing=float(told[1]))
+        check_plan(fitting, replace(quick, settling_s=0.0, step_mm=step_mm))
