@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -31,6 +32,17 @@ _Stage = TypeVar("_Stage", bound=SerialStage)
 
 def soon(seconds: float = 30.0) -> float:
     return CLOCK.now() + seconds
+
+
+def standing_mm(board: VirtualGrbl | VirtualZaber, within_s: float = 3.0) -> float:
+    """Where the carriage of a board that was told to stop stands (mm); it must do so soon."""
+    until = soon(within_s)
+    before, here = nan, board.position_at(CLOCK.now())
+    while before != here:
+        assert CLOCK.now() < until, "the carriage still moves"
+        CLOCK.sleep_until(CLOCK.now() + 0.2)
+        before, here = here, board.position_at(CLOCK.now())
+    return here
 
 
 def occupy(terminal: str, closing: ExitStack) -> None:
