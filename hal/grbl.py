@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil, floor, inf, nan
 from statistics import median
 
@@ -47,6 +48,7 @@ _COMMAND_S = 3.0
 _STOP_S = 5.0
 _POLL_S = 0.02
 _LATENCY_SAMPLES = 12
+_REPORTS_OF_HOME = 5
 # GRBL is deaf for half a second after an alarm: a reset sent before its message is swallowed.
 _ALARM_MESSAGE_S = 1.5
 # A report that is no older need not be asked for again.
@@ -99,7 +101,8 @@ class GrblStage(SerialStage):
         self._locked_by: Alarm | None = None
         """The alarm that was up when a handshake began."""
         self._axes_told = 0
-        self._work_offset: tuple[float, ...] = ()
+        self._offsets_told: tuple[tuple[float, ...], ...] = ()
+        """The last two offsets of the work coordinates: one that was told once may be garbled."""
         self._owed = 0
         """Lines whose `ok` or `error` is still to come."""
         self._unanswered = 0
@@ -247,15 +250,30 @@ class GrblStage(SerialStage):
             report = self._demand(deadline_s, "homing")
             if isinstance(report, Failure):
                 raise StageError(f"the board refuses to home: {report}")
-        status = self._ask_status(min(deadline_s, self._clock.now() + _ANSWER_S))
-        if status is None or status.state != "Idle":
-            state = "nothing" if status is None else status.state
-            raise StageError(f"after homing the board should be Idle, and says {state}")
-        if axis in status.pins:
-            raise StageError(f"the {axis} limit switch is closed after homing; raise $27")
-        self._check_home(self._machine_mm(status))
-        self._origin_mm = self._home_mm = self._machine_mm(status)
-        self._stand_at(self._to_rail(self._origin_mm))
+        home = self._see_home(deadline_s)
+        self._check_home(home)
+        self._origin_mm = self._home_mm = home
+        self._stand_at(self._to_rail(home))
+
+    def _see_home(self, deadline_s: float) -> float:
+        """Where the board says it stands after homing (mm), once two reports in a row agree.
+
+        The whole rail is counted from there, and nothing else would show a digit that was garbled.
+        """
+        before, axis = nan, self._settings.axis
+        for _ in range(_REPORTS_OF_HOME):
+            status = self._ask_status(min(deadline_s, self._clock.now() + _ANSWER_S))
+            if status is None:
+                continue
+            if status.state != "Idle":
+                raise StageError(f"after homing the board should be Idle, and says {status.state}")
+            if axis in status.pins:
+                raise StageError(f"the {axis} limit switch is closed after homing; raise $27")
+            home = self._machine_mm(status)
+            if home == before:
+                return home
+            before = home
+        raise StageError("after homing the board does not say twice in a row where it stands")
 
     def _break_off_homing(self) -> None:
         self._send(RESET)
@@ -519,12 +537,23 @@ class GrblStage(SerialStage):
                 self._axes_told = max(len(report.machine), len(report.work))
                 if self._axes_told <= self._index:
                     return None
-                if self._index < len(report.machine) or (
-                    self._index < min(len(report.work), len(self._work_offset))
-                ):
-                    return report
-                # A work position says nothing before its offset is told.
+                located = self._in_machine_coordinates(report)
+                if located is not None:
+                    return located
+                # A work position says nothing before its offset is sure; it is told now and then.
                 self._send(STATUS_QUERY, deadline_s)
+                self._unanswered = 1
+        return None
+
+    def _in_machine_coordinates(self, report: Status) -> Status | None:
+        """A report with the position of the machine; None if that does not follow from it."""
+        told = self._offsets_told
+        offset = told[-1] if len(told) == 2 and told[0] == told[1] else ()
+        if self._index < len(report.machine):
+            return report
+        if self._index < min(len(report.work), len(offset)):
+            machine = (work + zero for work, zero in zip(report.work, offset, strict=False))
+            return replace(report, machine=tuple(machine))
         return None
 
     def _demand(self, deadline_s: float, what: str) -> Report:
@@ -551,9 +580,11 @@ class GrblStage(SerialStage):
             self._owed = max(self._owed - 1, 0)
         elif isinstance(report, Status):
             self._unanswered = 0
-            self._work_offset = report.work_offset or self._work_offset
+            if report.work_offset:
+                self._offsets_told = (*self._offsets_told[-1:], report.work_offset)
         elif isinstance(report, Banner):
             self._banner, self._owed, self._unanswered = report, 0, 0
+            self._offsets_told = ()
             if not self._in_handshake:
                 self._lose("the board was reset in mid-run")
         elif isinstance(report, Alarm):
@@ -581,10 +612,7 @@ class GrblStage(SerialStage):
 
     def _machine_mm(self, status: Status) -> float:
         """The machine coordinate of a report, in whole steps where the report is that exact."""
-        if status.machine:
-            reported = status.machine[self._index]
-        else:
-            reported = status.work[self._index] + self._work_offset[self._index]
+        reported = status.machine[self._index]
         steps = self.axis.steps_per_mm
         return round(reported * steps) / steps if steps < 500 else reported
 

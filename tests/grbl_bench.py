@@ -43,6 +43,7 @@ def greeting(*, state: str = "Alarm", settings: Sequence[bytes] = SETTINGS) -> l
 HOMING: list[Exchange] = [
     (b"$H\n", [(2.0, b"ok")]),
     (b"?", [status("Idle", -2.0)]),
+    (b"?", [status("Idle", -2.0)]),
 ]
 
 

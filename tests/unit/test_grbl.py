@@ -175,7 +175,7 @@ def test_homing_makes_the_position_known() -> None:
 def test_a_build_that_can_homes_only_its_axis() -> None:
     script = greeting()
     script[2] = (b"$I\n", [b"[VER:1.1h.20190830:]", b"[OPT:VH,15,128]", b"ok"])
-    desk = Desk(*script, (b"$HX\n", [(2.0, b"ok")]), (b"?", [status("Idle", -2.0)]))
+    desk = Desk(*script, (b"$HX\n", [(2.0, b"ok")]), *HOMING[1:])
     desk.stage.connect(desk.soon())
     desk.stage.home(desk.soon())
     desk.line.assert_consumed()
@@ -221,7 +221,7 @@ def test_homing_that_does_not_end_is_reset() -> None:
 
 def test_homing_to_the_other_end_than_told_is_refused() -> None:
     ending = (b"?", [status("Idle", -98.0)])
-    desk = Desk(*greeting(), (b"$H\n", [(2.0, b"ok")]), ending, (b"\x18", []))
+    desk = Desk(*greeting(), (b"$H\n", [(2.0, b"ok")]), ending, ending, (b"\x18", []))
     desk.stage.connect(desk.soon())
     with pytest.raises(StageError, match=r"\$23"):
         desk.stage.home(desk.soon())
@@ -289,7 +289,7 @@ def test_the_rail_lies_as_it_is_set(changes: dict[str, Any], position: float, se
 def test_a_stage_that_homes_to_its_negative_end_moves_away_from_there() -> None:
     settings = with_setting(23, "1")
     ending = (b"?", [status("Idle", -98.0)])
-    desk = Desk(*greeting(settings=settings), (b"$H\n", [(2.0, b"ok")]), ending)
+    desk = Desk(*greeting(settings=settings), (b"$H\n", [(2.0, b"ok")]), ending, ending)
     desk.stage.connect(desk.soon())
     desk.stage.home(desk.soon())
     desk.line.extend((MOVE % b"-88.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -88.0)]))
@@ -399,7 +399,8 @@ def test_a_move_that_is_neither_begun_nor_answered_loses_the_stage_as_it_may_sti
 
 @pytest.mark.parametrize("home_mm", [1e11, -2e6])
 def test_a_home_where_no_steps_can_be_counted_is_refused(home_mm: float) -> None:
-    desk = Desk(*greeting(), (b"$H\n", [b"ok"]), (b"?", [status("Idle", home_mm)]), (b"\x18", []))
+    ending = (b"?", [status("Idle", home_mm)])
+    desk = Desk(*greeting(), (b"$H\n", [b"ok"]), ending, ending, (b"\x18", []))
     desk.stage.connect(desk.soon())
     with pytest.raises(StageError, match="do not resolve a step"):
         desk.stage.home(desk.soon())
@@ -409,7 +410,8 @@ def test_a_home_where_no_steps_can_be_counted_is_refused(home_mm: float) -> None
 
 def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
     desk = homed_desk()
-    desk.line.extend((b"$H\n", [b"ok"]), (b"?", [status("Idle", -40.0)]), (b"\x18", []))
+    ending = (b"?", [status("Idle", -40.0)])
+    desk.line.extend((b"$H\n", [b"ok"]), ending, ending, (b"\x18", []))
     with pytest.raises(StageError, match=r"-40\.000 mm, and the time before it said -2\.000 mm"):
         desk.stage.home(desk.soon())
     assert not desk.stage.is_homed
@@ -564,11 +566,82 @@ def test_settling_is_part_of_a_move() -> None:
 
 def test_a_board_that_reports_work_positions_is_understood_by_its_offset() -> None:
     desk = homed_desk()
-    work = b"<Idle|WPos:3.000,0.000,0.000|FS:0,0>"
-    offset = b"<Idle|WPos:3.000,0.000,0.000|FS:0,0|WCO:-5.000,0.000,0.000>"
-    desk.line.extend((b"?", [work]), (b"?", [offset]))
+    desk.line.extend((b"?", [work_status()]), (b"?", [work_status(-5.0)]))
+    for _ in range(8):
+        desk.line.append((b"?", [work_status()]))
+    desk.line.append((b"?", [work_status(-5.0)]))  # what was told once may have been garbled
+    assert desk.stage.where(desk.soon()).position_mm == pytest.approx(0.0)
+    desk.line.extend((b"?", [work_status()]))
     assert desk.stage.where(desk.soon()).position_mm == pytest.approx(0.0)
     desk.line.assert_consumed()
+
+
+def work_status(offset: float | None = None) -> bytes:
+    """A report of 3 mm in the work coordinates, and where their zero is if it tells."""
+    told = b"" if offset is None else b"|WCO:%.3f,0.000,0.000" % offset
+    return b"<Idle|WPos:3.000,0.000,0.000|FS:0,0" + told + b">"
+
+
+def test_one_garbled_digit_of_an_offset_moves_no_origin() -> None:
+    desk = Desk(*greeting(), (b"$H\n", [b"ok"]))
+    for offset in (-5.0, None, -11.0, None, -5.0, None, -5.0, None):
+        desk.line.append((b"?", [work_status(offset)]))
+    desk.stage.connect(desk.soon())
+    desk.stage.home(desk.soon())
+    desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -12.0)]))
+    assert desk.stage.move_to(10.0, desk.soon()).arrived
+    desk.line.assert_consumed()
+
+
+def test_one_garbled_digit_after_homing_moves_no_origin() -> None:
+    desk = Desk(*greeting(), (b"$H\n", [b"ok"]), offset_mm=5.0)
+    for x in (-8.0, -2.0, -2.0):
+        desk.line.append((b"?", [status("Idle", x)]))
+    desk.line.append((MOVE % b"-7.0000", [b"ok", b"ok"]))
+    desk.line.append((b"?", [status("Idle", -7.0)]))
+    desk.stage.connect(desk.soon())
+    desk.stage.home(desk.soon())
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+    # And so the next homing is held against where it really ended.
+    desk.line.extend(*HOMING, (MOVE % b"-7.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -7.0)]))
+    desk.stage.home(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_never_says_the_same_place_twice_after_homing_is_refused() -> None:
+    desk = Desk(*greeting(), (b"$H\n", [b"ok"]))
+    for x in (-2.0, -3.0, -2.0, -3.0, -2.0):
+        desk.line.append((b"?", [status("Idle", x)]))
+    desk.line.append((b"\x18", []))
+    desk.stage.connect(desk.soon())
+    with pytest.raises(StageError, match="twice in a row"):
+        desk.stage.home(desk.soon())
+    assert not desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+@pytest.mark.parametrize("machine", [b"MPos:0.000|", b""])
+def test_a_report_that_leaves_out_an_axis_is_understood_by_the_rest_of_it(machine: bytes) -> None:
+    def told(state: bytes, rest: bytes) -> bytes:
+        return b"<" + state + b"|" + rest + b">"
+
+    full = b"MPos:0.000,-2.000,0.000|WCO:0.000,0.000,0.000"
+    settings = [line.replace(b"0=", b"1=") if line[1:2] == b"1" else line for line in SETTINGS]
+    script = greeting(settings=[*SETTINGS[:-1], *settings[-5:]])
+    desk = Desk(
+        *[(sent, [told(b"Alarm", full)] if sent == b"?" else said) for sent, said in script],
+        (b"$H\n", [b"ok"]),
+        *[(b"?", [told(b"Idle", full)])] * 2,
+        axis="Y",
+    )
+    desk.stage.connect(desk.soon())
+    desk.stage.home(desk.soon())
+    desk.line.extend((b"?", [told(b"Idle", machine + b"WPos:0.000,-2.000,0.000")]))
+    assert desk.stage.where(desk.soon()).position_mm == pytest.approx(0.0)
+    desk.line.extend((b"?", [told(b"Idle", machine + b"WPos:0.000")]))
+    with pytest.raises(StageError, match="does not answer"):
+        desk.stage.where(desk.soon(0.1))
 
 
 # -- Losing it --------------------------------------------------------------------------------
