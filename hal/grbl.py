@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, floor, inf, nan
 from statistics import median
+from typing import TypeVar
 
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import AXES, StageSettings
@@ -39,7 +40,7 @@ from macontrol.hal.grbl_protocol import (
     parse,
 )
 from macontrol.hal.serial_line import Line, TrafficLog
-from macontrol.hal.serial_stage import SerialStage
+from macontrol.hal.serial_stage import RestartedError, SerialStage
 from macontrol.hal.stage import Arrival, StageDescription, StageError
 
 _BANNER_WAIT_S = 2.5
@@ -48,7 +49,10 @@ _COMMAND_S = 3.0
 _STOP_S = 5.0
 _POLL_S = 0.02
 _LATENCY_SAMPLES = 12
+_LOST_SAMPLES = 3
 _REPORTS_OF_HOME = 5
+# How often a board is asked for its settings to hear the same twice.
+_READINGS = 5
 # GRBL is deaf for half a second after an alarm: a reset sent before its message is swallowed.
 _ALARM_MESSAGE_S = 1.5
 # A report that is no older need not be asked for again.
@@ -62,6 +66,8 @@ _NOT_BEGUN_S = 1.0
 _PLANNING_S = 0.015
 # Reports are in micrometres, and where a target and a report are rounded they may part by more.
 _REPORT_MM = 2e-3
+
+_Facts = TypeVar("_Facts")
 
 
 class GrblStage(SerialStage):
@@ -172,18 +178,14 @@ class GrblStage(SerialStage):
         )
 
     def _identify(self, deadline_s: float) -> None:
-        version, options = self._banner.version if self._banner else "", ""
-        for report in self._command(b"$I", deadline_s):
-            if isinstance(report, Message) and report.kind == "VER":
-                version = report.text.partition(":")[0]
-            elif isinstance(report, Message) and report.kind == "OPT":
-                options = report.text.partition(",")[0]
-        said = self._command(b"$$", deadline_s)
-        settings = {each.number: each.value for each in said if isinstance(each, Setting)}
+        known = self._identity
+        build_known = None if known is None else (known.version, known.options)
+        version, options = self._told_twice(self._read_build, build_known, deadline_s)
+        settings_known = None if known is None else known.settings
+        settings = self._told_twice(self._read_settings, settings_known, deadline_s)
         dialect = self._banner.dialect if self._banner else "Grbl"
-        if self._identity is not None and self._identity.settings != settings:
-            before = self._identity.settings.items()
-            changed = sorted({number for number, _ in before ^ settings.items()})
+        if known is not None and known.settings != settings:
+            changed = sorted({number for number, _ in known.settings.items() ^ settings.items()})
             self._give_up(
                 "the board came back with other settings ("
                 + ", ".join(f"${number}" for number in changed[:8])
@@ -193,23 +195,68 @@ class GrblStage(SerialStage):
         self._axis = read_axis(identity, self._settings)
         self._identity = identity
 
+    def _told_twice(
+        self, read: Callable[[float], _Facts | None], known: _Facts | None, deadline_s: float
+    ) -> _Facts:
+        """What a board says of itself, once it says the same twice, or what it has said before.
+
+        There are no checksums: a byte may be spoilt, or an answer be cut short.
+        """
+        before = known
+        for _ in range(_READINGS):
+            told = read(deadline_s)
+            if told is not None and told == before:
+                return told
+            before = told
+        raise StageError(
+            f"{self._settings.port}: the board says something else every time it is asked for its "
+            "settings; is there noise on the line?"
+        )
+
+    def _read_build(self, deadline_s: float) -> tuple[str, str] | None:
+        """Its version and options; None if the answer did not end in time."""
+        said = self._command(b"$I", deadline_s)
+        if said is None:
+            return None
+        version, options = self._banner.version if self._banner else "", ""
+        for report in said:
+            if isinstance(report, Message) and report.kind == "VER":
+                version = report.text.partition(":")[0]
+            elif isinstance(report, Message) and report.kind == "OPT":
+                options = report.text.partition(",")[0]
+        return version, options
+
+    def _read_settings(self, deadline_s: float) -> dict[int, float] | None:
+        """Its settings by number; None if the answer did not end in time."""
+        said = self._command(b"$$", deadline_s)
+        if said is None:
+            return None
+        return {each.number: each.value for each in said if isinstance(each, Setting)}
+
     def _measure_latencies(self, deadline_s: float) -> tuple[float, ...]:
         """Time lines that are as long as a move's and hold only a comment: they move nothing.
 
         Reports are timed as well, as every move takes two of them.
         """
         comment = b"(" + b"-" * (len(_move_lines(self._settings.axis, -100.0, 100.0)) - 4) + b")"
-        samples, reports = [], []
-        for _ in range(_LATENCY_SAMPLES):
+        samples: list[float] = []
+        reports: list[float] = []
+        lost = 0
+        while len(samples) < _LATENCY_SAMPLES:
             asked = self._clock.now()
-            if self._ask_status(deadline_s) is None:
-                raise StageError(f"{self._settings.port}: the board does not tell its state")
-            reports.append(self._clock.now() - asked)
-            sent = self._clock.now()
-            self._send(comment + b"\n\n", deadline_s, answers=2)
-            while self._owed:
-                self._demand(deadline_s, "a comment")
-            samples.append(self._clock.now() - sent)
+            until = min(deadline_s, asked + _ANSWER_S)
+            is_told = self._ask_status(until) is not None
+            heard = self._clock.now()
+            if is_told and self._answers(comment + b"\n\n", 2, until) is not None:
+                reports.append(heard - asked)
+                samples.append(self._clock.now() - heard)
+                continue
+            lost += 1
+            if lost > _LOST_SAMPLES or self._clock.now() >= deadline_s:
+                raise StageError(
+                    f"{self._settings.port}: the board has left {lost} of {len(samples) + lost} "
+                    "questions unanswered; is the cable sound, does another program read the port?"
+                )
         self._report_s = median(reports)
         return tuple(samples)
 
@@ -247,7 +294,9 @@ class GrblStage(SerialStage):
         alone = which == "axis" or (which == "auto" and "H" in self.identity.options)
         self._send(f"$H{axis if alone else ''}\n".encode("ascii"), deadline_s, answers=1)
         while self._owed:
-            report = self._demand(deadline_s, "homing")
+            report = self._next(deadline_s)
+            if report is None:
+                raise StageError(f"{self._settings.port}: the board does not answer homing in time")
             if isinstance(report, Failure):
                 raise StageError(f"the board refuses to home: {report}")
         home = self._see_home(deadline_s)
@@ -508,15 +557,28 @@ class GrblStage(SerialStage):
 
     # -- Talking ------------------------------------------------------------------------------
 
-    def _command(self, text: bytes, deadline_s: float) -> list[Report]:
-        """Send one line, and get everything that is said up to its `ok`."""
-        until = min(deadline_s, self._clock.now() + _COMMAND_S)
-        self._send(text + b"\n", until, answers=1)
-        said: list[Report] = []
-        while self._owed:
-            report = self._demand(until, text.decode("ascii"))
+    def _command(self, text: bytes, deadline_s: float) -> list[Report] | None:
+        """Send one line, and get everything that is said up to its `ok`; None if none comes."""
+        said = self._answers(text + b"\n", 1, min(deadline_s, self._clock.now() + _COMMAND_S))
+        for report in said or ():
             if isinstance(report, Failure):
                 raise StageError(f"the board refuses {text.decode('ascii')}: {report}")
+        return said
+
+    def _answers(self, lines: bytes, count: int, deadline_s: float) -> list[Report] | None:
+        """Send lines, and get what is said until all are answered; None if they are not in time."""
+        self._drain()
+        self._send(lines, deadline_s, answers=count)
+        said: list[Report] = []
+        while self._owed:
+            report = self._next(deadline_s)
+            if report is None:
+                self._owed = 0
+                return None
+            if isinstance(report, Banner):
+                raise RestartedError(
+                    f"{self._settings.port}: the board was reset while it was being asked"
+                )
             said.append(report)
         return said
 
@@ -555,12 +617,6 @@ class GrblStage(SerialStage):
             machine = (work + zero for work, zero in zip(report.work, offset, strict=False))
             return replace(report, machine=tuple(machine))
         return None
-
-    def _demand(self, deadline_s: float, what: str) -> Report:
-        report = self._next(deadline_s)
-        if report is None:
-            raise StageError(f"{self._settings.port}: the board does not answer {what} in time")
-        return report
 
     def _drain(self) -> None:
         """Take in what has been said meanwhile."""

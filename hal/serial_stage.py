@@ -8,7 +8,7 @@ unknown position is never moved from. A driver says how its board is met, homed 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf, isfinite, nan
 from statistics import median
@@ -37,6 +37,9 @@ _ANSWER_S = 1.0
 _CLOSED_S = 0.5
 # How long a port that is gone is waited for in one recovery; whoever wants it tries again.
 _REOPEN_S = 5.0
+# How long it may take to get to know a board whose port is open, however often it starts anew.
+_MEETING_S = 30.0
+_MEETINGS = 3
 # A board that has not answered for so long is taken for lost.
 _SILENCE_S = 1.0
 # How much longer than planned the way from the switch to the usable rail may take.
@@ -51,6 +54,10 @@ _Fact = TypeVar("_Fact")
 
 class _ToldToStopError(StageError):
     """Whoever waits for the stage does not want to wait any longer."""
+
+
+class RestartedError(StageError):
+    """The board has started anew while it was being met: what it has said so far is void."""
 
 
 class SerialStage(ABC):
@@ -135,17 +142,30 @@ class SerialStage(ABC):
 
     def _meet(self, deadline_s: float) -> None:
         """Get to know a board behind a port that was just opened."""
+        until = min(deadline_s, self._clock.now() + _MEETING_S)
         with self._handshake("it is being connected"):
             try:
-                self._greet(deadline_s)
-                self._settle(deadline_s)
-                self._identify(deadline_s)
-                self._latencies_s = self._measure_latencies(deadline_s)
+                self._greet(until)
+                self._go_through((self._settle, self._identify, self._time_answers), until)
                 self._description = self._describe()
             except BaseException:
                 self._close_line()
                 raise
         self._lost = None
+
+    def _go_through(self, steps: Sequence[Callable[[float], None]], deadline_s: float) -> None:
+        """Do one after the other, from the beginning again if the board starts anew meanwhile."""
+        for attempt in range(1, _MEETINGS + 1):
+            try:
+                for step in steps:
+                    step(deadline_s)
+                return
+            except RestartedError:
+                if attempt == _MEETINGS:
+                    raise
+
+    def _time_answers(self, deadline_s: float) -> None:
+        self._latencies_s = self._measure_latencies(deadline_s)
 
     @contextmanager
     def _handshake(self, why: str) -> Iterator[None]:
@@ -307,10 +327,10 @@ class SerialStage(ABC):
         if self._line is None:
             return False
         try:
+            until = min(deadline_s, self._clock.now() + _MEETING_S)
             with self._handshake(self._lost or "it is being recovered"):
-                self._free(deadline_s)
-                self._settle(deadline_s)
-                self._identify(deadline_s)
+                self._free(until)
+                self._go_through((self._settle, self._identify), until)
         except (StageBrokenError, _ToldToStopError):
             raise
         except StageError:

@@ -34,8 +34,8 @@ def greeting(*, state: str = "Alarm", settings: Sequence[bytes] = SETTINGS) -> l
     return [
         (b"", [(0.5, BANNER), LOCKED]),
         (b"?", [status(state, 0.0)]),
-        (b"$I\n", BUILD),
-        (b"$$\n", settings),
+        *[(b"$I\n", BUILD)] * 2,
+        *[(b"$$\n", settings)] * 2,
         *timed * 12,
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, nan
 from typing import Any
 
@@ -19,13 +20,15 @@ from grbl_bench import (
     homed_desk,
     status,
 )
-from stage_desk import UNPLUGGED, Answer
+from stage_desk import UNPLUGGED, Answer, Exchange
 
 from macontrol.config.errors import ConfigError
 from macontrol.hal import StageError, StageLostError
 
 LATER = greeting()[1:]
 """What is said after a banner."""
+LATER_ON = [*greeting()[:3], *greeting()[5:]]
+"""All that is said to a board that is known already: it is asked for its settings but once."""
 
 
 def with_setting(number: int, value: str) -> list[bytes]:
@@ -153,7 +156,7 @@ def test_nothing_is_known_of_a_stage_that_is_not_connected() -> None:
 def test_a_config_that_contradicts_the_board_is_refused(
     settings: list[bytes], changes: dict[str, Any], complaint: str
 ) -> None:
-    desk = Desk(*greeting(settings=settings)[:4], **changes)
+    desk = Desk(*greeting(settings=settings)[:6], **changes)
     with pytest.raises(ConfigError, match=complaint):
         desk.stage.connect(desk.soon())
     desk.line.assert_consumed()
@@ -174,7 +177,7 @@ def test_homing_makes_the_position_known() -> None:
 
 def test_a_build_that_can_homes_only_its_axis() -> None:
     script = greeting()
-    script[2] = (b"$I\n", [b"[VER:1.1h.20190830:]", b"[OPT:VH,15,128]", b"ok"])
+    script[2:4] = [(b"$I\n", [b"[VER:1.1h.20190830:]", b"[OPT:VH,15,128]", b"ok"])] * 2
     desk = Desk(*script, (b"$HX\n", [(2.0, b"ok")]), *HOMING[1:])
     desk.stage.connect(desk.soon())
     desk.stage.home(desk.soon())
@@ -907,9 +910,90 @@ def test_an_unplugged_board_is_opened_again_and_homed() -> None:
     desk.line.extend((b"?", [UNPLUGGED]))
     with pytest.raises(StageLostError):
         desk.stage.where(desk.soon())
-    desk.line.extend(*greeting(), *HOMING)
+    desk.line.extend(*LATER_ON, *HOMING)
     desk.stage.recover(desk.soon())
     assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def unplugged_desk() -> Desk:
+    """A desk whose stage was homed, and whose cable was pulled then."""
+    desk = homed_desk(opens=2)
+    desk.line.extend((b"?", [UNPLUGGED]))
+    with pytest.raises(StageLostError):
+        desk.stage.where(desk.soon())
+    return desk
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_few_answers_lost_while_it_is_met_again_hold_nobody_up(lost: int) -> None:
+    desk = unplugged_desk()
+    spoilt: list[Exchange] = [(b"?", [status("Alarm", 0.0)]), (COMMENT, [b"ok", b"o\xffk"])]
+    desk.line.extend(*LATER_ON[:4], *spoilt * lost, *LATER_ON[4:], *HOMING)
+    begun = desk.clock.now()
+    desk.stage.recover(desk.soon(3600.0))
+    assert desk.clock.now() - begun < 10.0
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_leaves_questions_unanswered_is_told_soon() -> None:
+    desk = unplugged_desk()
+    spoilt: list[Exchange] = [(b"?", [status("Alarm", 0.0)]), (COMMENT, [b"ok"])]
+    desk.line.extend(*LATER_ON[:4], *spoilt * 4)
+    begun = desk.clock.now()
+    with pytest.raises(StageError, match=r"has left 4 of 4 questions unanswered"):
+        desk.stage.recover(desk.soon(3600.0))
+    assert desk.clock.now() - begun < 10.0
+    desk.line.assert_consumed()
+
+
+@pytest.mark.parametrize("asked", [2, 4, 7], ids=["$I", "$$", "comment"])
+def test_a_board_that_starts_anew_while_it_is_met_is_met_again(asked: int) -> None:
+    script = greeting()
+    begun: list[Exchange] = [*script[:asked], (script[asked][0], [b"", BANNER, LOCKED])]
+    desk = Desk(*begun, *(script if asked <= 4 else LATER_ON)[1:])
+    desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_starts_anew_again_and_again_is_told() -> None:
+    script = greeting()
+    restarting: list[Exchange] = [script[1], (b"$I\n", [BANNER])]
+    desk = Desk(script[0], *restarting * 3)
+    with pytest.raises(StageError, match="was reset while it was being asked"):
+        desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+
+
+GARBLED = [line.replace(b"$130=100", b"$130=900") for line in SETTINGS]
+CUT_SHORT = [*SETTINGS[:4], b"ok"]
+
+
+@pytest.mark.parametrize("wrong", [GARBLED, CUT_SHORT, SETTINGS[:-1]])
+def test_settings_that_were_garbled_once_are_read_again(wrong: Sequence[bytes]) -> None:
+    script = greeting()
+    desk = Desk(*script[:4], (b"$$\n", wrong), *script[4:])
+    desk.stage.connect(desk.soon())
+    assert desk.stage.description.travel_mm == pytest.approx(96.0)
+    desk.line.assert_consumed()
+
+
+@pytest.mark.parametrize("wrong", [GARBLED, CUT_SHORT])
+def test_settings_that_were_garbled_once_do_not_make_another_board(wrong: Sequence[bytes]) -> None:
+    desk = unplugged_desk()
+    desk.line.extend(*LATER_ON[:3], (b"$$\n", wrong), *greeting()[4:], *HOMING)
+    desk.stage.recover(desk.soon())
+    assert desk.stage.is_homed
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_never_tells_the_same_settings_twice_is_refused() -> None:
+    script = greeting()
+    other: Exchange = (b"$$\n", GARBLED)
+    desk = Desk(*script[:5], *[other, script[4]] * 2)
+    with pytest.raises(StageError, match="something else every time"):
+        desk.stage.connect(desk.soon())
     desk.line.assert_consumed()
 
 
@@ -918,7 +1002,8 @@ def test_another_board_in_its_place_is_refused_for_good() -> None:
     desk.line.extend((b"?", [UNPLUGGED]))
     with pytest.raises(StageLostError):
         desk.stage.where(desk.soon())
-    desk.line.extend(*greeting(settings=with_setting(100, "160.000"))[:4])
+    other = greeting(settings=with_setting(100, "160.000"))
+    desk.line.extend(*other[:3], *other[4:6])
     with pytest.raises(StageError, match=r"other settings \(\$100\)"):
         desk.stage.recover(desk.soon())
     with pytest.raises(StageError, match="other settings"):
