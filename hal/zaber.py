@@ -94,6 +94,8 @@ class ZaberStage(SerialStage):
         """Of the usable rail, in microsteps."""
         self._origin: int | None = None
         """Where it stands after homing, in microsteps."""
+        self._home_before: int | None = None
+        """The same, known even while the position is not."""
         self._checked = False
         """Whether the device's answers carry checksums, so that one without is none of its."""
         self._message_id = 0
@@ -233,7 +235,7 @@ class ZaberStage(SerialStage):
             home = self._seek_home(deadline_s)
         finally:
             self._in_handshake = False
-        self._origin = home
+        self._origin = self._home_before = home
         self._reported_mm = self._to_rail(home)
 
     def _break_off_homing(self) -> None:
@@ -265,6 +267,7 @@ class ZaberStage(SerialStage):
         wrong = [flag for flag in flags if voids_position(flag) or flag == INTERRUPTED]
         if wrong:
             raise StageError(f"homing failed: {explain(wrong[0])}")
+        self._check_home(status.position)
         self._check_rail(status.position)
         return status.position
 
@@ -273,6 +276,23 @@ class ZaberStage(SerialStage):
             if is_fault(flag):
                 self._complain(flag)
                 raise StageError(f"homing failed: {explain(flag)}")
+
+    def _check_home(self, home: int) -> None:
+        """It ends at the same place every time, and at the known one unless the config has a say.
+
+        A device whose home is elsewhere than at 0 is one for which somebody has told at which end.
+        """
+        before, axis = self._home_before, self.axis
+        if before is not None and abs(home - before) > _NEAR:
+            raise StageError(
+                f"after homing the device stands at {home} microsteps, and the time before it "
+                f"stood at {before}; look at its home sensor"
+            )
+        if self._settings.homing_direction == "auto" and abs(home - axis.home) > _NEAR:
+            raise StageError(
+                f"after homing the device stands at {home} microsteps, and not at {axis.home}; "
+                "look at its home sensor, or set stage.homing_direction if its home is there"
+            )
 
     def _check_rail(self, home: int) -> None:
         """The whole usable rail must lie within the device's limits."""

@@ -275,6 +275,34 @@ def test_homing_that_does_not_end_is_stopped_in_time() -> None:
     desk.finish()
 
 
+def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
+    desk = homed_desk(travel_mm=60.0, homing_direction="negative")
+    desk.expects_homing(position=5000)
+    desk.expects("stop")
+    with pytest.raises(StageError, match="stands at 5000 microsteps, and the time before.* 0;"):
+        desk.stage.home(desk.soon())
+    assert not desk.stage.is_homed
+    desk.finish()
+
+
+@pytest.mark.parametrize(("direction", "is_refused"), [("auto", True), ("negative", False)])
+def test_a_home_elsewhere_than_at_zero_is_taken_only_if_the_config_says_at_which_end(
+    direction: str, is_refused: bool
+) -> None:
+    desk = Desk(travel_mm=60.0, homing_direction=direction)
+    desk.expects_greeting()
+    desk.expects_homing(position=5000)
+    desk.stage.connect(desk.soon())
+    if is_refused:
+        desk.expects("stop")
+        with pytest.raises(StageError, match=r"stands at 5000 microsteps, and not at 0; look"):
+            desk.stage.home(desk.soon())
+    else:
+        desk.stage.home(desk.soon())
+    assert desk.stage.is_homed is not is_refused
+    desk.finish()
+
+
 def test_a_home_from_where_the_rail_would_leave_the_limits_is_refused() -> None:
     desk = Desk()
     desk.expects_greeting()
