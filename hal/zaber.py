@@ -143,13 +143,26 @@ class ZaberStage(SerialStage):
                 f"stage.axis = {self._settings.axis!r}: the device refuses to talk of axis "
                 f"{self._number}: {reply.refusal}"
             )
-        if not reply.checked:
-            # An older firmware may not know the setting; it then goes without.
-            self._ask("set comm.checksum 1", self._soon(deadline_s), axis=0)
-            again = self._ask("", self._soon(deadline_s))
-            self._checked = again is not None and again.checked
-        self._checked = self._checked or reply.checked
+        self._checked = reply.checked or self._have_checksums(deadline_s)
         self._bring_to_a_stand(min(deadline_s, self._clock.now() + _STOP_S))
+
+    def _have_checksums(self, deadline_s: float) -> bool:
+        """Ask the device to send checksums; False if it says that it cannot.
+
+        That is never concluded from silence: answers without checksums, as garbled ones may be,
+        would be believed from then on.
+        """
+        for _ in range(_ATTEMPTS):
+            wish = self._ask("set comm.checksum 1", self._soon(deadline_s), axis=0)
+            again = self._ask("", self._soon(deadline_s))
+            if again is not None and again.checked:
+                return True
+            if wish is not None and again is not None and not wish.accepted:
+                return False  # an older firmware: it goes without
+        raise StageError(
+            f"{self._settings.port}: the device neither sends checksums nor says that it cannot; "
+            "is there noise on the line?"
+        )
 
     def _bring_to_a_stand(self, deadline_s: float) -> _Status:
         """Stop it, and wait until it stands; StageError if it does not, or falls silent.
@@ -496,7 +509,11 @@ class ZaberStage(SerialStage):
         if self._checked and not message.checked:
             return Noise(line)
         self._silent_since_s = None  # late perhaps, but it answers
-        if isinstance(message, Reply | Alert) and message.axis == self._number:
+        if isinstance(message, Reply | Alert) and (
+            message.axis == self._number
+            # What is said of the device as a whole may be about another axis; a fault is heeded.
+            or (message.axis == 0 and is_fault(message.flag))
+        ):
             self._heed(message.flag)
         return message
 

@@ -78,6 +78,40 @@ def test_answers_without_checksums_are_asked_to_have_them() -> None:
     desk.finish()
 
 
+@pytest.mark.parametrize("lost", ["wish", "answer", "both"])
+def test_whether_there_are_checksums_is_asked_again_if_the_answer_is_lost(lost: str) -> None:
+    desk = Desk()
+    desk.checksums = False
+    desk.expects("", "OK IDLE WR 0")
+    if lost == "wish":  # it was not heard, so that the next answer has none
+        desk.expects("set comm.checksum 1", axis=0)
+        desk.expects("", "OK IDLE WR 0")
+    else:
+        desk.expects("set comm.checksum 1", *([] if lost == "both" else ["OK IDLE WR 0"]), axis=0)
+        desk.expects("")
+    desk.checksums = True
+    desk.expects("set comm.checksum 1", "OK IDLE WR 0", axis=0)
+    desk.expects("", "OK IDLE WR 0")
+    desk.expects("stop", "OK IDLE WR 0")
+    desk.expects("get pos", b"@01 1 07 OK IDLE -- 77", "OK IDLE WR 0")  # the first has none
+    desk.expects_identity()
+    desk.expects_timing()
+    desk.stage.connect(desk.soon())
+    desk.finish()
+
+
+def test_a_device_of_which_it_is_not_known_whether_it_sends_checksums_is_refused() -> None:
+    desk = Desk()
+    desk.checksums = False
+    desk.expects("", "OK IDLE WR 0")
+    for _ in range(4):
+        desk.expects("set comm.checksum 1", "OK IDLE WR 0", axis=0)
+        desk.expects("", "OK IDLE WR 0")
+    with pytest.raises(StageError, match="neither sends checksums nor says that it cannot"):
+        desk.stage.connect(desk.soon())
+    desk.finish()
+
+
 def test_a_device_that_knows_no_checksums_goes_without() -> None:
     desk = Desk()
     desk.checksums = False
@@ -279,7 +313,7 @@ def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
     desk = homed_desk(travel_mm=60.0, homing_direction="negative")
     desk.expects_homing(position=5000)
     desk.expects("stop")
-    with pytest.raises(StageError, match="stands at 5000 microsteps, and the time before.* 0;"):
+    with pytest.raises(StageError, match=r"stands at 5000 microsteps, and the time before.* 0;"):
         desk.stage.home(desk.soon())
     assert not desk.stage.is_homed
     desk.finish()
@@ -547,6 +581,16 @@ def test_a_flag_that_voids_the_position_is_seen_before_anything_moves(flag: str)
         with pytest.raises(StageLostError, match="must be recovered"):
             desk.stage.move_to(10.0, desk.soon())
     desk.finish()
+
+
+def test_a_fault_of_the_device_as_a_whole_loses_the_stage() -> None:
+    desk = homed_desk()
+    desk.expects("get pos", summed("!01 0 IDLE WR"), "OK IDLE -- 0")  # it may be another axis'
+    assert desk.stage.where(desk.soon()).arrived
+    desk.expects("get pos", summed("!01 0 IDLE FF"), "OK IDLE -- 0")
+    with pytest.raises(StageLostError, match="critical error"):
+        desk.stage.move_to(10.0, desk.soon())
+    assert not desk.stage.is_homed
 
 
 def test_a_flag_that_hides_others_makes_the_driver_ask_for_all() -> None:
