@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import AXES, StageSettings
+from macontrol.hal.stage import LONGEST_HOMING_S
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,15 @@ def read_axis(identity: BoardIdentity, settings: StageSettings) -> Axis:
     seek, feed = max(values.get(25, 500.0), 1.0) / 60, max(values.get(24, 25.0), 1.0) / 60
     # Per cycle: a search of 1.5 times the travel, then off, on and off again; up to three cycles.
     cycle = 1.5 * travel / seek + pull_off * (2 / seek + 5 / feed) + 4 * values.get(26, 250) / 1e3
+    homing_time = 3 * cycle + 5.0
+    if settings.homing_time_s != "auto":
+        homing_time = settings.homing_time_s
+    elif homing_time > LONGEST_HOMING_S:
+        raise ConfigError(
+            f"homing could take {homing_time / 60:.0f} minutes: the board seeks its switch at "
+            f"$25 = {seek * 60:g} mm/min and touches it at $24 = {feed * 60:g} mm/min; raise them, "
+            "or set stage.homing_time_s to how long it may take"
+        )
     axis = Axis(
         steps_per_mm=values[100 + index],
         speed_mm_per_s=values[110 + index] / 60,
@@ -74,9 +84,7 @@ def read_axis(identity: BoardIdentity, settings: StageSettings) -> Axis:
         travel_mm=travel,
         pull_off_mm=pull_off,
         homes_positive=homes_positive,
-        homing_time_s=3 * cycle + 5.0
-        if settings.homing_time_s == "auto"
-        else settings.homing_time_s,
+        homing_time_s=homing_time,
     )
     _refuse_contradictions(axis, settings, index)
     return axis

@@ -13,6 +13,9 @@ from typing import Protocol
 
 from macontrol.config.errors import HardwareError
 
+LONGEST_HOMING_S = 1800.0
+"""A homing that may take longer than this is a mistake in the settings, unless it is asked for."""
+
 
 class StageError(HardwareError):
     """The stage did not answer, refused a command, or lost its position."""

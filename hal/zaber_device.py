@@ -10,6 +10,7 @@ from math import inf
 
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import StageSettings
+from macontrol.hal.stage import LONGEST_HOMING_S
 
 SPEED_UNIT = 1.6384
 """Speed data are microsteps per second times this."""
@@ -83,6 +84,16 @@ def read_axis(identity: DeviceIdentity, settings: StageSettings) -> DeviceAxis:
     home = identity.high if positive else min(max(0, identity.low), identity.high)
     slowest = max(min(identity.maxspeed, identity.approach), 1) / SPEED_UNIT
     acceleration = identity.accel / ACCELERATION_UNIT * microstep
+    # To the sensor, and off it and on it again at a crawl.
+    homing_time = 3 * (identity.high - identity.low) / slowest + 10.0
+    if settings.homing_time_s != "auto":
+        homing_time = settings.homing_time_s
+    elif homing_time > LONGEST_HOMING_S:
+        raise ConfigError(
+            f"homing could take {homing_time / 60:.0f} minutes: the device seeks its sensor at "
+            f"limit.approach.maxspeed = {identity.approach}; raise that on the device, or set "
+            "stage.homing_time_s to how long it may take"
+        )
     axis = DeviceAxis(
         microstep_mm=microstep,
         low=identity.low,
@@ -91,10 +102,7 @@ def read_axis(identity: DeviceIdentity, settings: StageSettings) -> DeviceAxis:
         homes_positive=positive,
         speed_mm_per_s=identity.maxspeed / SPEED_UNIT * microstep,
         acceleration_mm_per_s2=acceleration if acceleration > 0 else inf,
-        # To the sensor, and off it and on it again at a crawl.
-        homing_time_s=3 * (identity.high - identity.low) / slowest + 10.0
-        if settings.homing_time_s == "auto"
-        else settings.homing_time_s,
+        homing_time_s=homing_time,
         move_speed=None
         if settings.speed_mm_per_s == "auto"
         else max(int(settings.speed_mm_per_s / microstep * SPEED_UNIT + 1e-6), 1),

@@ -151,6 +151,7 @@ def test_nothing_is_known_of_a_stage_that_is_not_connected() -> None:
         (with_setting(13, "1"), {}, r"set \$13=0"),
         (with_setting(22, "0"), {}, r"set \$22=1"),
         (with_setting(120, "0.000"), {}, r"tells no \$120"),
+        (with_setting(25, "1.000"), {}, r"462 minutes: .* \$25 = 1 mm/min .*homing_time_s"),
     ],
 )
 def test_a_config_that_contradicts_the_board_is_refused(
@@ -161,6 +162,13 @@ def test_a_config_that_contradicts_the_board_is_refused(
         desk.stage.connect(desk.soon())
     desk.line.assert_consumed()
     assert not desk.line.is_open
+
+
+def test_a_homing_that_takes_very_long_can_be_asked_for() -> None:
+    desk = Desk(*greeting(settings=with_setting(25, "1.000")), homing_time_s=3000.0)
+    desk.stage.connect(desk.soon())
+    assert desk.stage.axis.homing_time_s == 3000.0
+    desk.line.assert_consumed()
 
 
 # -- Homing -----------------------------------------------------------------------------------

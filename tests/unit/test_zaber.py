@@ -208,6 +208,7 @@ def test_nothing_is_known_of_a_stage_that_is_not_connected() -> None:
         ({"version": "6.28"}, {"speed_mm_per_s": 9.0}, r"firmware 6\.28 .* set maxspeed"),
         ({"limit_max": "0"}, {}, "no travel"),
         ({"maxspeed": "0"}, {}, "no speed"),
+        ({"maxspeed": "100"}, {}, r"82 minutes: .*homing_time_s"),
     ],
 )
 def test_a_config_that_contradicts_the_device_is_refused(
