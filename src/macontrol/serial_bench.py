@@ -18,6 +18,8 @@ from typing import TypeVar
 
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError
+from macontrol.controller.patience import Patience
+from macontrol.controller.record import EventKind
 from macontrol.controller.survey_walk import measure_once
 from macontrol.hal import Clock, ProbeError, StageDescription
 from macontrol.hal.grbl import GrblStage
@@ -28,6 +30,7 @@ from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.slot_plan import SlotPlan, plan_slot
 from macontrol.hal.soapy import SoapyStream
 from macontrol.hal.zaber import ZaberStage
+from macontrol.recorders import Teller
 
 _CONNECT_S = 30.0
 # The driver itself knows how long homing may take; this is only an end to all patience.
@@ -40,6 +43,9 @@ _BEFORE_ALL_SLOTS = -1_000_000
 _HOMING = "homing the stage"
 # How soon a signal is heard while somebody is asked, or the radio gets ready.
 _LISTENED_S = 0.1
+_TOLD_TO_STOP = "told to stop"
+# While the radio fails, the signal is looked for again after so long.
+_FAILING_S = 0.5
 
 _Result = TypeVar("_Result")
 
@@ -86,6 +92,7 @@ class SerialBench:
     def open(self, closing: ExitStack) -> None:
         """Bring both up; what was opened is closed when `closing` ends."""
         now = self._clock.now
+        closing.callback(self._probe.close)  # after the stage: a radio may take its time
         closing.callback(self._stage.close)
         self._stage.connect(now() + _CONNECT_S, self._keep_on)
         description = self._stage.description
@@ -96,7 +103,6 @@ class SerialBench:
             f"{description.latency_s * 1e3:.1f} ms of overhead a move"
         )
         check_plan(self._config, description)
-        closing.callback(self._probe.close)
         self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
         if is_measured:
@@ -107,6 +113,8 @@ class SerialBench:
         self._stage.home(now() + _HOME_S, self._keep_on)
         if is_measured:
             self._await_signal()
+        if self._is_stopped():
+            raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
 
     def _keep_on(self) -> bool:
         return not self._is_stopped()
@@ -125,16 +133,28 @@ class SerialBench:
         while not self._is_stopped():
             if wait([done], _LISTENED_S).done:
                 return done.result()
-        raise ProbeError(f"{self._probe.name}: told to stop")
+        raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
 
     def _await_signal(self) -> None:
-        """After the noise floor: wait until the transmitter is on."""
+        """After the noise floor: wait until the transmitter is on, or until told to stop.
+
+        A radio that drops out meanwhile is waited for too, as long as in a run.
+        """
+        patience = Patience(
+            "probe", self._config.timing.fault_patience_s, self._clock, Teller(self._tell)
+        )
         interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
         until, asked = self._clock.now() + _SIGNAL_S, False
         while self._clock.now() < until and not self._is_stopped():
-            seen = measure_once(
-                self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._is_stopped
-            )
+            try:
+                seen = measure_once(
+                    self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._is_stopped
+                )
+            except ProbeError as fault:
+                patience.failed(0, EventKind.PROBE_FAULT, fault)
+                self._clock.sleep_until(self._clock.now() + _FAILING_S)
+                continue
+            patience.recovered(0)
             if seen is not None and seen.valid:
                 least = max(_LEAST_REWARD, _LEAST_SIGMA * seen.uncertainty)
                 if seen.reward > least:
