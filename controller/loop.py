@@ -43,6 +43,8 @@ _APPROACH_EXTRA_S = 0.2
 _LOOK_EVERY_S = 1.0
 _ROUNDING_SLOTS = 1e-6
 _STALLED = "the process was stalled"
+# Why a probe has no reward of a slot in which somebody had it do something else: no fault.
+_FLOOR_IS_MEASURED = "noise-floor"
 
 
 @dataclass(slots=True)
@@ -106,6 +108,8 @@ class SlotLoop:
         """When the stage last said where it is."""
         self._late_since_s: float | None = None
         """Since when no slot has had the stage in place on time."""
+        self._blind_slots = 0
+        """How many measurements in a row were not valid."""
         self._stop = False
         self.tally = Tally(policy.start_position)
         self._recovery = Recovery(
@@ -333,6 +337,7 @@ class SlotLoop:
             if not measurement.valid:
                 self._miss_measurement(awaited, measurement, slot)
                 continue
+            self._blind_slots = 0
             usable.append((measurement, awaited.position))
             if measurement.slot != slot:
                 self._complete(slot, measurement)
@@ -376,6 +381,14 @@ class SlotLoop:
         self._tell(of_slot, EventKind.INVALID, why)
         if of_slot != slot:
             self._recorder.hand_over(LateReward(of_slot, None, None, why))
+        self._blind_slots += why != _FLOOR_IS_MEASURED
+        blind_s, patience_s = self._blind_slots * self._slot_s, self._config.timing.fault_patience_s
+        if blind_s > patience_s + self._slot_s:
+            raise HardwareError(
+                f"no valid measurement in {blind_s:.0f} s of slots "
+                f"(timing.fault_patience_s = {patience_s:g}), the last one: {why}; "
+                "docs/hardware-probes.md says what helps"
+            )
 
     def _complete(self, slot: int, measurement: Measurement) -> None:
         """A reward has come after its slot: it completes that slot's record."""

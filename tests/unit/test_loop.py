@@ -845,6 +845,57 @@ class TestProbe:
         with pytest.raises(HardwareError, match="the probe has failed for 2 s"):
             bench.loop.run(first_slot=last + 1)
 
+    @pytest.mark.parametrize("late", [False, True])
+    def test_measurements_that_are_never_valid_end_the_run_with_the_reason(
+        self, impatient: ScriptedBench, late: bool
+    ) -> None:
+        bench = impatient
+
+        def clip(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+            slot = ready[-1].slot - late
+            return [Measurement(slot, nan, False, reason="clipping")]
+
+        bench.probe.collects = dict.fromkeys(range(10, 10_000), clip)
+        begun = bench.clock.now()
+        with pytest.raises(HardwareError, match=r"no valid measurement in 2 s .*: clipping"):
+            bench.run(10_000)
+        assert bench.clock.now() - begun == pytest.approx(2.0, abs=0.2)
+
+    @pytest.mark.parametrize("valid_every_s", [1.9, None])
+    def test_now_and_then_a_valid_one_is_enough_and_a_noise_floor_may_take_its_time(
+        self, impatient: ScriptedBench, valid_every_s: float | None
+    ) -> None:
+        bench = impatient
+        reason = "noise-floor" if valid_every_s is None else "clipping"
+
+        def invalid(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+            return [Measurement(ready[-1].slot, nan, False, reason=reason)]
+
+        bench.probe.collects = dict.fromkeys(range(1, 2000), invalid)
+        if valid_every_s is not None:
+            for call in range(1, 2000, round(valid_every_s / bench.slot_s)):
+                del bench.probe.collects[call]
+        bench.run(1990)  # 10 s
+        assert bench.tally.invalid > 1900
+
+    def test_slots_in_which_nothing_was_measured_do_not_count(
+        self, impatient: ScriptedBench
+    ) -> None:
+        """Here the stage is lost for most of the time; that has a patience of its own."""
+        bench = impatient
+
+        def clip(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+            return [Measurement(m.slot, nan, False, reason="clipping") for m in ready]
+
+        def under_way(stage: ScriptedStage, to: float, deadline: float) -> None:
+            stage.arrives_s = deadline + 1.5
+
+        bench.probe.collects = dict.fromkeys(range(1, 10_000), clip)
+        bench.stage.moves = dict.fromkeys(range(0, 1000, 20), under_way)
+        bench.run(1500)  # 7.5 s, of which 1.5 s are spent in some 20 slots of measurements each
+        assert 60 < bench.tally.invalid < 400
+        assert not bench.kept.events(EventKind.PROBE_FAULT)
+
     @staticmethod
     def expect_no_more(bench: ScriptedBench, *, events: int, invalid: int = 0) -> None:
         """So many events, so many invalid measurements, and no record was rewritten otherwise."""
