@@ -41,6 +41,10 @@ _APPROACH_EXTRA_S = 0.2
 # A stage that is not sent anywhere is asked where it is so often: a board may lose its position, or
 # its cable, while the antenna holds.
 _LOOK_EVERY_S = 1.0
+# A wait in a slot that is longer than this is made in parts, with signs of life between them.
+_LONG_WAIT_S = 1.0
+# So often a stage is asked that has been under way for so long.
+_LOOK_AFTER_S = 0.05
 _ROUNDING_SLOTS = 1e-6
 _STALLED = "the process was stalled"
 # Why a probe has no reward of a slot in which somebody had it do something else: no fault.
@@ -67,6 +71,10 @@ class _Awaited:
     position: float
     is_accounted_for: bool = False
     """Whether its slot has been told to be a fault of the probe: it is one thing or the other."""
+
+
+class _SlotGivenUpError(Exception):
+    """Told to stop in the middle of a long slot: nothing comes of it."""
 
 
 class SlotLoop:
@@ -125,7 +133,10 @@ class SlotLoop:
         )
 
     def stop(self) -> None:
-        """Ask the loop to end after the slot it is in. Safe to call from a signal handler."""
+        """Ask the loop to end after the slot it is in, or at once if that is a long one.
+
+        Safe to call from a signal handler.
+        """
         self._stop = True
 
     def halt(self) -> None:
@@ -150,15 +161,17 @@ class SlotLoop:
         slot, wanted, stalled_by = first_slot, self.tally.position, _STALLED
         while not self._stop and slot < over and (slots is None or tally.slots < slots):
             start = epoch + (slot - first_slot) * slot_s
-            clock.sleep_until(start)
-            if self._stop:
+            if not self._wait_until(start) or self._stop:
                 break
             wake = clock.now() - start
             if wake >= self._actuation_s:
                 slot += self._miss(slot, start, 1 + int(wake / slot_s), stalled_by)
                 continue
             stalled_by = _STALLED
-            decision, ended = self._run_slot(slot, start, wake, wanted)
+            try:
+                decision, ended = self._run_slot(slot, start, wake, wanted)
+            except _SlotGivenUpError:
+                break
             wanted = decision.position
             slot += 1
             late = ended - (start + slot_s)
@@ -178,10 +191,28 @@ class SlotLoop:
             self._approach.run(position * self._wavelength_mm, lambda: not self._keep_on())
 
     def _keep_on(self) -> bool:
-        """In a long wait for the stage: give a sign of life, and say whether to go on."""
+        """In a long wait: give a sign of life, and say whether to go on."""
         if self._on_slot is not None:
             self._on_slot(self.tally, self._clock.now())
         return not self._stop
+
+    def _be_in_slot_until(self, moment: float) -> None:
+        """Wait within a slot; it is given up if told to stop and much of the wait is left."""
+        if not self._wait_until(moment):
+            raise _SlotGivenUpError
+
+    def _wait_until(self, moment: float) -> bool:
+        """Wait, with signs of life if it is long; whether it was waited to the end.
+
+        Only a long wait ends early when told to stop: a short slot is never woken up in between.
+        """
+        clock = self._clock
+        while moment - clock.now() > _LONG_WAIT_S:
+            if not self._keep_on():
+                return False
+            clock.sleep_until(min(clock.now() + _LONG_WAIT_S / 2, moment))
+        clock.sleep_until(moment)
+        return True
 
     def _run_slot(
         self, slot: int, start: float, wake: float, wanted: float
@@ -196,7 +227,7 @@ class SlotLoop:
         if on_rail != x and actuation.reason is None:
             actuation.reason = "off the rail"
         transmission = start + self._actuation_s
-        clock.sleep_until(transmission)
+        self._be_in_slot_until(transmission)
         measure_end = start + self._measure_end_s
         own, arrived = self._measure(slot, x, transmission, measure_end, actuation)
         measured = clock.now()
@@ -287,7 +318,12 @@ class SlotLoop:
         return self._grid.advance(found, wanted, self._rho_max)
 
     def _see_arrival(self, slot: int, command: float, deadline: float, outcome: _Actuation) -> None:
-        arrival = self._guard.move(command, deadline)
+        arrival = self._guard.move(command, min(deadline, self._clock.now() + _LONG_WAIT_S))
+        while not arrival.arrived and self._clock.now() < deadline:  # a long motion: look after it
+            self._be_in_slot_until(min(deadline, self._clock.now() + _LOOK_AFTER_S))
+            if not self._keep_on():
+                raise _SlotGivenUpError
+            arrival = self._guard.locate(deadline)
         if not arrival.arrived or arrival.time_s > deadline:
             self._late(slot, outcome, max(arrival.time_s - deadline, 0.0))
         elif not self._guard.is_close(command):
@@ -347,7 +383,7 @@ class SlotLoop:
             self.tally.probe_faults += 1
             self._probe_patience.failed(slot, EventKind.PROBE_FAULT, fault)
             own = Measurement(slot, nan, False, reason="probe fault")
-        self._clock.sleep_until(end)
+        self._be_in_slot_until(end)
         self._forget_stale(slot)
         return own, usable
 
@@ -364,6 +400,8 @@ class SlotLoop:
         except ProbeError as refusal:
             fault = refusal  # what was asked for before may still come
         self._collect_garbage(end)
+        if end - self._clock.now() > _LONG_WAIT_S:  # nothing is ready before the end
+            self._be_in_slot_until(end - _LONG_WAIT_S)
         try:
             collected = self._probe.collect(end)
         except ProbeError as failure:

@@ -196,12 +196,19 @@ def test_a_signal_while_it_starts_ends_it_too(tmp_path: Path, delay_s: float) ->
         assert daemon.stop() in (0, -signal.SIGTERM)
 
 
-def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
+def test_a_long_slot_is_not_waited_out(tmp_path: Path) -> None:
     with Macontrol(tmp_path, "--set=physical.slot_duration_s=600") as daemon:
+        daemon.until("start")
+        assert daemon.stop() == 0
+        assert daemon.told("stop")[0]["detail"] == "the run has ended"
+
+
+def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
+    with Macontrol(tmp_path, "--set=physical.slot_duration_s=1") as daemon:
         daemon.until("start")
         daemon.process.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
-            daemon.process.wait(0.5)  # the slot is not over
+            daemon.process.wait(0.1)  # the slot is not over
         assert daemon.stop() == 128 + signal.SIGTERM
         assert daemon.told("stop")[0]["detail"] == "forced"
         assert "Traceback" not in daemon.error()

@@ -298,6 +298,55 @@ class TestTime:
         bench.run(100)
         assert [record.slot for record in bench.kept.slots] == list(range(1, 8))
 
+    @staticmethod
+    def slow(paper: Config, motion_s: float) -> ScriptedBench:
+        """Slots of a minute, 20 s of which are for a stage that needs so many for a stroke."""
+        bench = ScriptedBench(
+            paper.replace(physical__slot_duration_s=60.0, physical__actuation_time_s=20.0)
+        )
+        bench.stage.delay_s = motion_s
+        return bench
+
+    @pytest.mark.parametrize("motion_s", [0.1, 15.0])
+    def test_signs_of_life_are_given_in_a_long_slot(self, paper: Config, motion_s: float) -> None:
+        bench = self.slow(paper, motion_s)
+        signs: list[float] = []
+        bench.watch(lambda _, __: signs.append(bench.clock.now()))
+        kept = bench.run(3)
+        assert max(np.diff(signs)) <= 3.0  # the service's watchdog waits for 10 s
+        assert len(signs) > 3 * 60 / 3.0
+        assert [record.reward for record in kept.slots] == [0.001, 0.002, 0.003]
+        assert np.diff([record.start_s for record in kept.slots]) == pytest.approx(60.0)
+        assert not kept.events()
+        for record in kept.slots[1:]:
+            assert record.on_time
+            assert record.actuate_s == pytest.approx(motion_s, abs=0.06)
+
+    @pytest.mark.parametrize("after_s", [1.0, 30.0, 63.0, 70.0, 100.0, 117.0])
+    def test_a_long_slot_is_not_waited_out_when_told_to_stop(
+        self, paper: Config, after_s: float
+    ) -> None:
+        bench = self.slow(paper, 15.0)
+        stop_s = bench.clock.now() + after_s
+        bench.watch(lambda *_: bench.loop.stop() if bench.clock.now() >= stop_s else None)
+        bench.run(100)
+        assert bench.clock.now() <= stop_s + 4.0
+
+    def test_a_short_slot_is_woken_up_for_its_phases_only(
+        self, paper: Config, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And a stop waits for its end: whoever measures its jitter sees nothing else."""
+        bench, waits = ScriptedBench(paper.replace(physical__slot_duration_s=1.0)), [0]
+        real = bench.clock.sleep_until
+
+        def counted(moment: float) -> None:
+            waits[0] += 1
+            real(moment)
+
+        monkeypatch.setattr(bench.clock, "sleep_until", counted)
+        bench.loop.run(slots=10)
+        assert waits[0] <= 10 * 5  # its start, the stage, the probe's start, the probe, its end
+
     def test_garbage_is_collected_while_the_probe_measures(
         self, bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
