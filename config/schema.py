@@ -30,6 +30,7 @@ _IMPLAUSIBLE = 100.0
 """So many times the largest reward is a broken probe's."""
 _LARGEST_SEED = 2**63 - 1
 _LARGEST_HORIZON = 10**9
+_LONGEST_SLOT_S = 3600.0
 
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, le=_LARGEST)]
@@ -45,7 +46,7 @@ class Physical(Section):
 
     carrier_frequency_hz: Positive
     region_length: Positive
-    slot_duration_s: Positive
+    slot_duration_s: Annotated[float, Field(gt=0, le=_LONGEST_SLOT_S)]
     actuation_time_s: Positive
     actuator_speed_m_per_s: Positive
     acceleration_m_per_s2: Positive | Ideal

@@ -27,6 +27,7 @@ class TrafficFile:
         self._path = path
         self._clock = clock
         self._queue: SimpleQueue[tuple[float, str, bytes] | None] = SimpleQueue()
+        self._has_ended = False
         self._writer = threading.Thread(target=self._write, name="traffic-log", daemon=True)
 
     def __enter__(self) -> TrafficFile:
@@ -42,14 +43,18 @@ class TrafficFile:
         return self
 
     def __call__(self, direction: str, data: bytes) -> None:
-        self._queue.put((self._clock.now() - self._began_s, direction, data))
+        if not self._has_ended:
+            self._queue.put((self._clock.now() - self._began_s, direction, data))
 
     def __exit__(self, *_: object) -> None:
         self._queue.put(None)
         self._writer.join(1.0)
 
     def _write(self) -> None:
-        """Write until told to end, or until the disk is full: a run is worth more than its log."""
+        """Write until told to end, or until the disk is full: a run is worth more than its log.
+
+        What comes after that is not kept: it would fill the memory instead.
+        """
         try:
             with self._file as file:
                 while (piece := self._queue.get()) is not None:
@@ -59,7 +64,7 @@ class TrafficFile:
                     if self._queue.empty():
                         file.flush()
         except OSError:
-            pass
+            self._has_ended = True
 
 
 def _refuse_what_is_no_log(path: Path) -> None:

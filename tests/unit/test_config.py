@@ -196,6 +196,7 @@ REFUSED = [
     ("algoritm.beta=2", "algoritm", "unknown section; did you mean algorithm?"),
     ("foo.bar=2", "foo", "unknown section; known are: physical, "),
     # out of range
+    ("physical.slot_duration_s=1e15", "physical.slot_duration_s", "less than or equal to 3600"),
     ("algorithm.window=0", "algorithm.window", "greater than or equal to 1"),
     ("algorithm.window=-5", "algorithm.window", "greater than or equal to 1"),
     ("algorithm.window=10001", "algorithm.window", "less than or equal to 10000"),

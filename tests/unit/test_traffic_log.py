@@ -44,6 +44,16 @@ def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
             log("<", b"ok\r\n")
 
 
+def test_after_it_has_ended_nothing_piles_up() -> None:
+    with TrafficFile(Path("/dev/full"), VirtualClock()) as log:
+        log("<", b"ok\r\n")
+        log._writer.join(10.0)
+        assert not log._writer.is_alive()
+        for _ in range(1000):
+            log("<", b"ok\r\n")
+        assert log._queue.qsize() == 0
+
+
 def test_an_earlier_log_is_written_over_and_nothing_else_is(tmp_path: Path) -> None:
     path = tmp_path / "traffic.log"
     for byte in (b"1", b"2"):
