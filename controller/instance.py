@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,13 +34,41 @@ class InstanceLock:
 
     def __init__(self, stage: str, directory: Path | None = None) -> None:
         self.stage = stage
-        name = os.path.realpath(stage) if stage.startswith("/") else stage
-        folder = lock_directory() if directory is None else directory
-        self.path = folder / (quote(name.strip("/"), safe="")[:200] + ".lock")
+        self._folder = lock_directory() if directory is None else directory
+        self.path = self._path_now()
         self._file: int | None = None
 
     def __enter__(self) -> InstanceLock:
         """Take the lock, or raise HardwareError saying who holds it."""
+        self._take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the lock back. The file stays: to remove it would race with the next holder."""
+        if self._file is not None:
+            self._write("")
+            os.close(self._file)
+            self._file = None
+
+    def follow(self) -> None:
+        """After the stage was gone: hold the lock of the device that its name leads to now.
+
+        The device that it was before may be another stage's soon. Where the new one is locked
+        already, the old lock is kept.
+        """
+        new = InstanceLock(self.stage, self._folder)
+        if self._file is None or new.path == self.path or not os.path.exists(self.stage):
+            return
+        with suppress(HardwareError):
+            new._take()
+            self.__exit__()
+            self.path, self._file = new.path, new._file
+
+    def _path_now(self) -> Path:
+        name = os.path.realpath(self.stage) if self.stage.startswith("/") else self.stage
+        return self._folder / (quote(name.strip("/"), safe="")[:200] + ".lock")
+
+    def _take(self) -> None:
         file = _open(self.path)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,14 +90,6 @@ class InstanceLock:
                 }
             )
         )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Give the lock back. The file stays: to remove it would race with the next holder."""
-        if self._file is not None:
-            self._write("")
-            os.close(self._file)
-            self._file = None
 
     def _write(self, text: str) -> None:
         assert self._file is not None

@@ -51,7 +51,7 @@ from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock, ProbeError, StageError
 from macontrol.hal.sdr_probe import NoiseFloor, SdrProbe
 from macontrol.hal.traffic_log import TrafficFile
-from macontrol.recorders import Fanout, PositionKeeper, Teller
+from macontrol.recorders import Fanout, Follower, PositionKeeper, Teller
 from macontrol.serial_bench import SerialBench, may_home
 from macontrol.sim.bench import SimulatedBench
 from macontrol.sim.campaign.regret import MAX_REGRET_SLOTS, regret_of_run
@@ -132,9 +132,9 @@ class Daemon:
             closing.callback(self._notifier.close)
             if not options.fast:
                 serial = options.backend == "serial"
-                closing.enter_context(
-                    InstanceLock(self._config.stage.port_path if serial else options.name)
-                )
+                lock = InstanceLock(self._config.stage.port_path if serial else options.name)
+                closing.enter_context(lock)
+                self._hub.add(Follower(lock.follow))
             resume = self._find_resume()
             try:
                 bench = self._open_bench(closing, resume)

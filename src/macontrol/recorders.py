@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
+from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
 
 
 class Fanout(Recorder):
@@ -44,3 +44,14 @@ class PositionKeeper(Recorder):
         if isinstance(item, SlotRecord):
             self.slots.append(item.slot)
             self.positions.append(item.position)
+
+
+class Follower(Recorder):
+    """Has something done whenever a part of the bench works again."""
+
+    def __init__(self, follow: Callable[[], None]) -> None:
+        self._follow = follow
+
+    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+        if isinstance(item, Event) and item.kind is EventKind.RECOVERY:
+            self._follow()

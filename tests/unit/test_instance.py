@@ -14,6 +14,8 @@ import pytest
 
 from macontrol.config.errors import HardwareError
 from macontrol.controller.instance import InstanceLock, lock_directory
+from macontrol.controller.record import Event, EventKind
+from macontrol.recorders import Follower
 
 HOLD = """
 import sys, time
@@ -93,6 +95,41 @@ def test_all_names_of_a_device_lead_to_one_lock(tmp_path: Path) -> None:
         InstanceLock(str(name), tmp_path),
     ):
         pass
+
+
+def test_a_stage_that_comes_back_as_another_device_takes_its_lock_along(tmp_path: Path) -> None:
+    """The device that it was is another stage's then, and whoever drives that one may start."""
+    ports = [tmp_path / f"ttyUSB{number}" for number in range(3)]
+    for port in ports:
+        port.touch()
+    name = tmp_path / "by-id"
+    name.symlink_to(ports[0])
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    with InstanceLock(str(name), folder) as lock:
+        recorder = Follower(lock.follow)
+        name.unlink()
+        recorder.hand_over(Event(1, 0.0, EventKind.RECOVERY, "the probe works again"))
+        with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
+            pass
+        name.symlink_to(ports[1])
+        recorder.hand_over(Event(1, 0.0, EventKind.STAGE_FAULT, "unplugged"))
+        with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
+            pass
+        recorder.hand_over(Event(1, 0.0, EventKind.RECOVERY, "the stage works again"))
+        with InstanceLock(str(ports[0]), folder):
+            pass
+        with pytest.raises(HardwareError, match="is driven by pid"):
+            InstanceLock(str(ports[1]), folder).__enter__()
+        name.unlink()
+        name.symlink_to(ports[2])
+        with InstanceLock(str(ports[2]), folder):
+            lock.follow()
+        with pytest.raises(HardwareError, match="is driven by pid"):
+            InstanceLock(str(ports[1]), folder).__enter__()
+    for port in ports:
+        with InstanceLock(str(port), folder):
+            pass
 
 
 @pytest.mark.parametrize("text", ["", "gibberish", '{"pid": 1}', "[]", '{"pid": "x"}'])
