@@ -208,6 +208,10 @@ class GrblStage(SerialStage):
             if told is not None and told == before:
                 return told
             before = told
+            if self._clock.now() >= deadline_s:
+                break
+        if before is None:
+            raise StageError(f"{self._settings.port}: the board does not tell its settings in time")
         raise StageError(
             f"{self._settings.port}: the board says something else every time it is asked for its "
             "settings; is there noise on the line?"
@@ -402,8 +406,11 @@ class GrblStage(SerialStage):
             self._note_silence(asked)
         said = self._reported_mm
         self._believe(status)
-        if status.state != "Idle":
-            raise StageError("the stage moves though it was not sent anywhere")
+        if not self._is_at_target(status):
+            raise StageError(
+                f"the board says {status.state} at {self._reported_mm:.4f} mm, and its last move "
+                f"was to end at {self._target_mm:.4f} mm: it moves, or may be about to"
+            )
         self._refuse_if_moved_from(said)
 
     def _see_arrival(self, deadline_s: float) -> Arrival:
@@ -508,7 +515,7 @@ class GrblStage(SerialStage):
         self._drain()
         if not self._owed:
             status = self._ask_status(self._clock.now() + _ANSWER_S)
-            if status is not None and status.state in ("Idle", "Alarm"):
+            if status is not None and self._is_at_rest(status):
                 return
         held = self._hold(self._clock.now() + _STOP_S)
         if held is None:
@@ -526,6 +533,14 @@ class GrblStage(SerialStage):
             self._lose("its position changed when it was stopped")
         self._lost, self._origin_mm, self._homed_at_s = None, origin, homed_at
         self._stand_at(self._to_rail(self._machine_mm(after)))
+
+    def _is_at_rest(self, status: Status) -> bool:
+        """Whether nothing has to be stopped, nor a move dropped that has not begun yet."""
+        if not self.is_homed:
+            return status.state in ("Idle", "Alarm")
+        position = self._to_rail(self._machine_mm(status))
+        is_near = self.description.is_near(position, self._target_mm)
+        return status.state == "Alarm" or (status.state == "Idle" and is_near)
 
     def _hold(self, deadline_s: float) -> Status | None:
         """Decelerate to a stand; the report of it, or None if there was none in time."""

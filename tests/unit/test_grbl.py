@@ -498,7 +498,7 @@ def test_a_board_is_asked_where_it_stands_before_a_move_unless_it_has_just_said_
         (status("Idle", -52.0), StageLostError, "moved by somebody else"),
         (status("Idle", -4.0), StageLostError, "moved by somebody else"),
         (status("Jog", -52.0), StageLostError, "moved by somebody else"),
-        (status("Run", -7.0), StageError, "not sent anywhere"),
+        (status("Run", -7.0), StageError, r"says Run at 5\.0000 mm.*: it moves"),
         (status("Hold:0", -7.0), StageError, "held up"),
         (status("Alarm", -7.0), StageLostError, "locked by an alarm"),
         (b"\xff", StageError, "does not answer"),
@@ -535,6 +535,9 @@ def test_an_ok_alone_is_no_arrival_even_if_there_is_no_time_for_more() -> None:
     assert (arrival.position_mm, arrival.arrived) == (0.0, False)
     desk.line.assert_consumed()
     # It may still be about to move: it is taken for standing neither now nor later.
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    with pytest.raises(StageError, match=r"was to end at 2\.5000 mm.* about to"):
+        desk.stage.move_to(1.0, desk.soon())
     for _ in range(2):
         desk.line.extend((b"?", [status("Idle", -2.0)]))
         assert not desk.stage.where(desk.soon(0.1)).arrived
@@ -787,6 +790,24 @@ def test_a_stop_at_a_stand_sends_nothing_but_a_question() -> None:
     desk.line.assert_consumed()
 
 
+def test_a_stop_drops_a_move_that_has_not_begun_though_it_was_confirmed() -> None:
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-12.0000", [(0.09, b"ok"), (0.02, b"ok")]))
+    assert not desk.stage.move_to(10.0, desk.soon(0.1)).arrived
+    desk.clock.sleep_until(desk.soon(0.1))
+    desk.line.extend(
+        (b"?", [status("Idle", -2.0)]),
+        (b"!", []),
+        (b"?", [status("Hold:0", -2.0)]),
+        (b"\x18", [b"", BANNER]),
+        (b"?", [status("Idle", -2.0)]),
+    )
+    desk.stage.stop()
+    desk.line.extend((b"?", [status("Idle", -2.0)]))
+    assert desk.stage.where(desk.soon()).arrived
+    desk.line.assert_consumed()
+
+
 def test_a_stop_that_ends_in_an_alarm_loses_the_stage() -> None:
     desk = moving_desk()
     desk.line.extend(
@@ -1001,6 +1022,14 @@ def test_a_board_that_never_tells_the_same_settings_twice_is_refused() -> None:
     other: Exchange = (b"$$\n", GARBLED)
     desk = Desk(*script[:5], *[other, script[4]] * 2)
     with pytest.raises(StageError, match="something else every time"):
+        desk.stage.connect(desk.soon())
+    desk.line.assert_consumed()
+
+
+def test_a_board_that_does_not_tell_its_settings_is_told_so() -> None:
+    script = greeting()
+    desk = Desk(*script[:4], *[(b"$$\n", SETTINGS[:-1])] * 5)
+    with pytest.raises(StageError, match="does not tell its settings in time"):
         desk.stage.connect(desk.soon())
     desk.line.assert_consumed()
 
