@@ -154,7 +154,7 @@ class ZaberStage(SerialStage):
         """
         for _ in range(_ATTEMPTS):
             wish = self._ask("set comm.checksum 1", self._soon(deadline_s), axis=0)
-            again = self._ask("", self._soon(deadline_s))
+            again = self._ask("", self._soon(deadline_s)) or self._ask("", self._soon(deadline_s))
             if again is not None and again.checked:
                 return True
             if wish is not None and again is not None and not wish.accepted:
