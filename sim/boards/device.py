@@ -35,7 +35,7 @@ class VirtualDevice(ABC):
         self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
         """The lines the device has taken up, for tests to look at."""
         self.blind_moves = 0
-        """How many motions it was told to make without having been homed."""
+        """How many motions it was told to make without having been homed, though it had told so."""
         self.is_newly_opened = False
         """Whether it has not been told to home since somebody opened its port."""
 

@@ -61,6 +61,8 @@ class VirtualZaber(VirtualDevice):
         self._answer_s = answer_s
         self._axis = CountedAxis(distance_mm)
         self._flags = {"WR"}
+        self._is_fresh = False
+        """Whether its supply has dipped since it last said anything."""
         self._moving = self._homing = False
 
     # -- From outside -------------------------------------------------------------------------
@@ -176,6 +178,7 @@ class VirtualZaber(VirtualDevice):
         body = line[1:].encode("ascii")
         tail = b":%02X" % (-sum(body) & 0xFF) if self.settings["comm.checksum"] else b""
         self._transmit(line[:1].encode("ascii") + body + tail + b"\r\n", self._answer_s)
+        self._is_fresh = False
 
     def _status(self) -> str:
         flags = self._ranked_flags()
@@ -247,7 +250,7 @@ class VirtualZaber(VirtualDevice):
         acceleration = _number(numbers[1]) if len(numbers) > 1 else None
         if speed < 0:
             raise _Refused("BADDATA")
-        self.blind_moves += bool(self._flags & {"WR", "WH"})
+        self.blind_moves += bool(self._flags & {"WR", "WH"}) and not self._is_fresh
         self._move(round(target) * self._microstep_mm, speed, acceleration)
 
     def _tell_warnings(self, *, clear: bool) -> str:
@@ -343,6 +346,7 @@ class VirtualZaber(VirtualDevice):
         self._wire.drop_unsent()
         self._axis.counted.put(0.0, self._clock.now())
         self._flags = {"WR"}
+        self._is_fresh = True
 
 
 def _number(text: str) -> float:
