@@ -24,7 +24,7 @@ from macontrol.controller.survey_walk import measure_once
 from macontrol.hal import Clock, ProbeError, StageDescription
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.rtl_tcp import RtlTcpStream
-from macontrol.hal.sdr_probe import IQStream, SdrProbe
+from macontrol.hal.sdr_probe import IQStream, NoiseFloor, SdrProbe
 from macontrol.hal.serial_line import TrafficLog
 from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.slot_plan import SlotPlan, plan_slot
@@ -39,6 +39,7 @@ _HOME_S = 3600.0
 _SIGNAL_S = 120.0
 _LEAST_REWARD = 0.02
 _LEAST_SIGMA = 6.0
+_FLOOR_ATTEMPTS = 3
 _BEFORE_ALL_SLOTS = -1_000_000
 _HOMING = "homing the stage"
 # How soon a signal is heard while somebody is asked, or the radio gets ready.
@@ -106,7 +107,7 @@ class SerialBench:
         self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
         if is_measured:
-            floor = self._unless_stopped(self._probe.measure_noise_floor)
+            floor = self._measure_floor()
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
         if self._config.stage.homing == "allow":  # otherwise nobody has agreed yet
             self._tell(_HOMING)
@@ -118,6 +119,18 @@ class SerialBench:
 
     def _keep_on(self) -> bool:
         return not self._is_stopped()
+
+    def _measure_floor(self) -> NoiseFloor:
+        """The noise floor; samples that are lost on the way cost another attempt, not the run."""
+        left = _FLOOR_ATTEMPTS
+        while True:
+            try:
+                return self._unless_stopped(self._probe.measure_noise_floor)
+            except ProbeError as error:
+                left -= 1
+                if left == 0 or self._is_stopped():
+                    raise
+                self._tell(f"{error}; once more")
 
     def _unless_stopped(self, work: Callable[[], _Result]) -> _Result:
         """Do what may take many seconds; ProbeError soon after a signal. Then it is left alone."""

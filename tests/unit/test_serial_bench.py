@@ -54,11 +54,16 @@ class Radio:
         self._told = told
         self._script = script
         self._asked = 0
+        self.losses = 0
+        """How often samples will be lost while the noise floor is measured."""
 
     def open(self) -> None:
         self._told.append("radio opened")
 
     def measure_noise_floor(self) -> NoiseFloor:
+        if self.losses:
+            self.losses -= 1
+            raise ProbeError("radio: noise floor not measured: gap")
         return NoiseFloor(1e-4, 0.1, nan)
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
@@ -91,7 +96,8 @@ class Setting:
             is_stopped=lambda: self.is_stopped,
         )
         self.bench._stage = Stage(self.told)  # type: ignore[assignment]
-        self.bench._probe = Radio(self.clock, self.told, script)  # type: ignore[assignment]
+        self.radio = Radio(self.clock, self.told, script)
+        self.bench._probe = self.radio  # type: ignore[assignment]
 
     def open(self) -> None:
         with ExitStack() as closing:
@@ -103,6 +109,19 @@ def test_the_stage_is_let_go_of_before_the_radio() -> None:
     setting = Setting(lambda: 3.0)
     setting.open()
     assert setting.told[-2:] == ["stage closed", "radio closed"]
+
+
+def test_samples_that_are_lost_in_the_noise_floor_cost_another_attempt_and_not_the_run() -> None:
+    setting = Setting(lambda: 3.0)
+    setting.radio.losses = 2
+    setting.open()
+    assert setting.told.count("radio: noise floor not measured: gap; once more") == 2
+    assert "homed" in setting.told
+    setting = Setting(lambda: 3.0)
+    setting.radio.losses = 3
+    with pytest.raises(ProbeError, match="noise floor not measured: gap"):
+        setting.open()
+    assert "homed" not in setting.told
 
 
 @pytest.mark.parametrize("lasts_s", [0.0, 10.0, 25.0])
