@@ -23,7 +23,7 @@ from grbl_bench import (
 from stage_desk import UNPLUGGED, Answer, Exchange
 
 from macontrol.config.errors import ConfigError
-from macontrol.hal import StageError, StageLostError
+from macontrol.hal import StageBrokenError, StageError, StageLostError
 
 LATER = greeting()[1:]
 """What is said after a banner."""
@@ -975,6 +975,22 @@ def test_a_board_that_leaves_questions_unanswered_is_told_soon() -> None:
         desk.stage.recover(desk.soon(3600.0))
     assert desk.clock.now() - begun < 10.0
     desk.line.assert_consumed()
+
+
+def test_a_recovery_that_may_take_an_hour_leaves_half_a_minute_to_meet_the_board(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = unplugged_desk()
+    left_s: list[float] = []
+
+    def greet(deadline_s: float) -> None:
+        left_s.append(deadline_s - desk.clock.now())
+        raise StageBrokenError("seen enough")
+
+    monkeypatch.setattr(desk.stage, "_greet", greet)
+    with pytest.raises(StageBrokenError, match="seen enough"):
+        desk.stage.recover(desk.soon(3600.0))
+    assert left_s == pytest.approx([30.0])
 
 
 @pytest.mark.parametrize("asked", [2, 4, 7], ids=["$I", "$$", "comment"])
