@@ -2,7 +2,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n 2
+# Most tests wait more than they compute, so there are more workers than cores. Files stay whole, as
+# tests of a file share servers, and in order: those that need real time run before the others.
+PYTEST_ARGS ?= -n 6 --dist loadfile --no-loadscope-reorder
 
 EXTRAS := plot,bench,dask,dev
 BIN := $(VENV)/bin
@@ -23,14 +25,16 @@ UNITS := macontrol.service macontrol@.service
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lock apt install install-program install-service uninstall clean
+.PHONY: help demo test test-as-root lock apt install install-program install-service uninstall clean
 
 help: ## list the targets
 	@echo "Targets (variables: PYTHON=$(PYTHON) VENV=$(VENV) PYTEST_ARGS=$(PYTEST_ARGS)):"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 demo: $(VENV)/.stamp-run ## run the controller on the simulated bench for 20 s
-	$(BIN)/macontrol --backend sim --duration 20
+	@echo "The demo's slots last 20 ms: no real-time rights needed."
+	@echo "The paper's 5 ms: $(BIN)/macontrol --backend sim"
+	@$(BIN)/macontrol --backend sim --preset demo --duration 20
 
 test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
 	$(BIN)/ruff check
@@ -39,15 +43,20 @@ test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# setuptools comes from the lock too, hence no build isolation: it would fetch the newest.
-$(VENV)/.stamp-run: pyproject.toml $(LOCK) | $(VENV)/.stamp-venv
-	$(PIP) install -q -c $(LOCK) setuptools
-	$(PIP) install -q -c $(LOCK) --no-build-isolation -e '.[plot]'
+# CI runs this beside `make test` as an ordinary user.
+test-as-root: apt $(VENV)/.stamp-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'not any_user'
+
+$(VENV)/.stamp-run: pyproject.toml $(LOCK) bootstrap.py
+	$(create_venv)
+	@$(PYTHON) bootstrap.py $(VENV)
 	@touch $@
 
+# setuptools comes from the lock too, hence no build isolation: it would fetch the newest.
 $(VENV)/.stamp-dev: pyproject.toml $(LOCK) | $(VENV)/.stamp-venv
 	$(PIP) install -q -c $(LOCK) setuptools
 	$(PIP) install -q -c $(LOCK) --no-build-isolation -e '.[$(EXTRAS)]'
+	@rm -f $(VENV)/lib/python3*/site-packages/macontrol-checkout.pth  # of the demo
 	@touch $(VENV)/.stamp-run $@
 
 define create_venv
@@ -78,33 +87,49 @@ lock: ## renew requirements.lock from a fresh install of all extras
 
 # Best effort: tests that need a missing package skip and say so.
 apt: ## install the Debian packages the tests use (as root; else says which are missing)
+	@[ "$$(id -u)" = 0 ] || echo "Not root: tests that need its rights are skipped" \
+	  "(SCHED_FIFO, locked memory, mounts)."
 	@command -v dpkg-query >/dev/null || exit 0; \
-	missing=; \
-	for package in $$(sed 's/#.*//' $(APT_LIST)); do \
+	missing=; skipped=; \
+	while read -r package hash tests; do \
+	  case "$$package" in ''|'#') continue;; esac; \
 	  dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null | grep -qx installed \
-	    || missing="$$missing $$package"; \
-	done; \
+	    && continue; \
+	  missing="$$missing $$package"; skipped="$$skipped  no $$package: $$tests\n"; \
+	done < $(APT_LIST); \
 	[ -n "$$missing" ] || exit 0; \
-	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-	  echo "Some tests will skip. To run them: sudo apt-get install$$missing"; exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Debian packages that tests use:$$missing"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  install="apt-get install -qq -y --no-install-recommends$$missing"; \
+	  $$install >/dev/null 2>&1 || { apt-get update -qq && $$install >/dev/null; } && exit 0; \
 	fi; \
-	export DEBIAN_FRONTEND=noninteractive; \
-	install="apt-get install -qq -y --no-install-recommends$$missing"; \
-	$$install >/dev/null 2>&1 || { apt-get update -qq && $$install >/dev/null; } \
-	  || echo "Could not install$$missing; some tests will skip."
+	echo "Debian packages are missing, and these tests are skipped without them:"; \
+	printf "$$skipped"; \
+	echo "To run them: sudo apt-get install$$missing"
 
 install: install-program install-service ## install into PREFIX=/opt/macontrol, with the service
 
 install-program:
 	$(create_venv)
+	@above='$(DESTDIR)$(PREFIX)'; \
+	  while [ ! -e "$$above" ]; do above=$$(dirname "$$above"); done; [ -w "$$above" ] || { \
+	  echo "no permission to write $$above: run sudo make install," \
+	    "or install into a folder of yours with DESTDIR=" >&2; exit 1; }
+	@$(PYTHON) systemd/check_paths.py '$(PREFIX)' '$(CONFDIR)'
 	@test -z "$$(ls -A '$(DESTDIR)$(PREFIX)' 2>/dev/null)" \
 	  || test -f '$(DESTDIR)$(PREFIX)/pyvenv.cfg' || { \
 	  echo "$(DESTDIR)$(PREFIX) holds something else; name another folder with PREFIX=" >&2; \
 	  exit 1; }
+	@# An environment keeps the interpreter it was made from: for another it is made again.
+	@base=$$($(PYTHON) -c 'import os, sys; print(os.path.realpath(sys._base_executable))'); \
+	  [ "$$(readlink -f '$(DESTDIR)$(PREFIX)/bin/python')" = "$$base" ] \
+	  || rm -rf '$(DESTDIR)$(PREFIX)'
+	@echo "Installing into $(DESTDIR)$(PREFIX); this takes about half a minute."
 	$(PYTHON) -m venv '$(DESTDIR)$(PREFIX)'
 	$(INSTALL_PIP) install -q -c $(LOCK) setuptools
-	@# From a copy, so that nothing of another user's is left in the checkout; anew each time, as
-	@# the version alone does not tell whether something has changed.
+	@# From a copy, so that the checkout gets no files of another user; and each time, as the
+	@# version alone does not show whether something has changed.
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT \
 	  && cp -RL pyproject.toml LICENSE $(wildcard README.md) src "$$copy" \
 	  && $(INSTALL_PIP) uninstall -q -y macontrol 2>/dev/null \

@@ -4,7 +4,22 @@ The lowest room: it imports nothing of ours, and also holds what every other roo
 errors and exit codes, and how a file is written whole.
 """
 
-from macontrol.config.loading import load_config, preset_names, preset_text
+from macontrol.config.loading import (
+    differing_keys,
+    load_config,
+    overrides_without_effect,
+    preset_names,
+    preset_text,
+    stored_config,
+)
 from macontrol.config.schema import Config
 
-__all__ = ["Config", "load_config", "preset_names", "preset_text"]
+__all__ = [
+    "Config",
+    "differing_keys",
+    "load_config",
+    "overrides_without_effect",
+    "preset_names",
+    "preset_text",
+    "stored_config",
+]

@@ -27,8 +27,14 @@ class DataError(MacontrolError):
     exit_code = 65
 
 
+class NoInputError(DataError):
+    """An input file does not exist, or may not be read."""
+
+    exit_code = 66
+
+
 class HardwareError(MacontrolError):
-    """A stage or a probe is unavailable, or does not do what it was told."""
+    """A stage or a probe is unavailable, or does not do what was commanded."""
 
     exit_code = 69
 
@@ -43,3 +49,8 @@ class ConfigError(MacontrolError):
     """A configuration holds an unknown key, a value out of range, or a contradiction."""
 
     exit_code = 78
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says, without the number and the file name of an OSError."""
+    return str((error.strerror if isinstance(error, OSError) else None) or error)

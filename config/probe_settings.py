@@ -5,13 +5,15 @@ Times are in seconds, levels in dB relative to full scale (0 dBFS is mean |z|² 
 
 from __future__ import annotations
 
-from math import ceil
+import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
 from macontrol.config.errors import UsageError
-from macontrol.config.section import Section
+from macontrol.config.rounding import at_most
+from macontrol.config.section import Section, Words
+from macontrol.config.suggestion import shortened
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=60)]
 
@@ -26,9 +28,10 @@ class ProbeSettings(Section):
     """The radio, its tuning, and what makes a measurement valid."""
 
     driver: Literal["rtl_tcp", "soapy"]
-    address: str
-    soapy_arguments: str
-    soapy_stream: str
+    address: Words
+    soapy_arguments: Words
+    soapy_stream: Words
+    converter_lo_hz: Annotated[float, Field(gt=0, le=1e15)] | Literal["none", "unknown"]
     tuner_frequency_hz: Annotated[float, Field(gt=0, lt=2**32)]
     sample_rate_hz: Annotated[float, Field(ge=8_000, le=20_000_000)]
     gain_db: Annotated[float, Field(ge=-30, le=100)]
@@ -44,6 +47,8 @@ class ProbeSettings(Section):
     clipping_share: Annotated[float, Field(ge=0, lt=1)]
     noise_floor: Annotated[float, Field(ge=-200, le=0)] | Literal["measure"]
     noise_floor_s: Annotated[float, Field(ge=0.05, le=60)]
+    floor_drift_db: Annotated[float, Field(ge=0.01, le=10)]
+    no_signal_slots: Annotated[int, Field(ge=2, le=100_000)] | Literal["off"]
     dbm_offset_db: float | Literal["unknown"]
     connect_timeout_s: Annotated[float, Field(ge=0.1, le=60)]
     silence_s: Annotated[float, Field(ge=0.1, le=60)]
@@ -59,47 +64,20 @@ class ProbeSettings(Section):
     def _refuse_contradictions(self) -> ProbeSettings:
         half = self.sample_rate_hz / 2
         if self.mode == "tone" and abs(self.tone_offset_hz) + self.tone_bandwidth_hz / 2 > half:
+            farthest = at_most(half - self.tone_bandwidth_hz / 2)
+            fix = f"probe.tone_offset_hz to {'-' if self.tone_offset_hz < 0 else ''}{farthest}"
+            if float(farthest) <= 0:
+                fix = f"probe.tone_bandwidth_hz to at most {at_most(half)}"
             raise ValueError(
                 f"tone_offset_hz {self.tone_offset_hz:g} with tone_bandwidth_hz "
                 f"{self.tone_bandwidth_hz:g} reaches beyond the ±{half:g} Hz that "
-                f"sample_rate_hz {self.sample_rate_hz:g} covers"
+                f"sample_rate_hz {self.sample_rate_hz:g} covers; set {fix}"
             )
         return self
 
     def dbm(self, dbfs: float) -> float | None:
         """A level in dBm, if the offset between the two scales is known."""
         return None if self.dbm_offset_db == "unknown" else dbfs + self.dbm_offset_db
-
-    def measured_s(self, interval_s: float) -> float:
-        """How much of a transmission interval is measured, its guards left out."""
-        return min(interval_s - 2 * self.guard_s - self.lead_s, LONGEST_WINDOW_S)
-
-    def shortcoming(self, interval_s: float) -> str | None:
-        """Why a transmission interval is too short to be measured; None if it is not."""
-        samples = self.measured_s(interval_s) * self.sample_rate_hz
-        if samples >= self.least_samples:
-            return self._too_narrow(interval_s) if self.mode == "tone" else None
-        return (
-            f"the transmission interval of {interval_s:g} s less its guards holds "
-            f"{max(0, int(samples))} samples and probe.least_samples asks for "
-            f"{self.least_samples}; make physical.slot_duration_s longer (the lab presets "
-            "have slots of 250 ms), or lower probe.guard_s or probe.lead_s"
-        )
-
-    def _too_narrow(self, interval_s: float) -> str | None:
-        """Why the windows are too short for the tone's bandwidth; None if they are not."""
-        shortest_s, of_what = self.measured_s(interval_s), "are measured of a slot"
-        if self.noise_floor == "measure" and self.noise_floor_s < shortest_s:
-            shortest_s, of_what = self.noise_floor_s, "the noise floor is measured for"
-        least_hz = LEAST_BAND_TIMES_WINDOW / shortest_s
-        if self.tone_bandwidth_hz >= least_hz:
-            return None
-        return (
-            f"a tone_bandwidth_hz of {self.tone_bandwidth_hz:g} is too narrow for the "
-            f"{shortest_s:.3g} s that {of_what}: the noise floor and the slots would be measured "
-            f"in bands of different widths; set probe.tone_bandwidth_hz to {ceil(least_hz)} or "
-            "more, or make physical.slot_duration_s or probe.noise_floor_s longer"
-        )
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -109,8 +87,8 @@ def split_address(address: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         host = ""
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(f"{address!r} is not HOST:PORT, as in 127.0.0.1:1234")
+    if not (colon and host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 65536):
+        raise ValueError(f"{shortened(address)} is not HOST:PORT, as in 127.0.0.1:1234")
     return host, int(port)
 
 
@@ -123,10 +101,11 @@ def parse_probe_option(text: str) -> dict[str, str]:
         try:
             split_address(address)
         except ValueError as error:
-            raise UsageError(f"--probe {text}: {error}") from None
+            raise UsageError(f"--probe: {error}") from None
         return {"driver": "rtl_tcp", "address": address}
     if text.startswith("soapy:"):
         return {"driver": "soapy", "soapy_arguments": text.removeprefix("soapy:")}
     raise UsageError(
-        f"--probe {text}: give rtl_tcp://HOST:PORT, or soapy:ARGUMENTS as in soapy:driver=rtlsdr"
+        f"--probe {shortened(text)}: give rtl_tcp://HOST:PORT, or soapy:ARGUMENTS as in "
+        "soapy:driver=rtlsdr"
     )

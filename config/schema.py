@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
+from macontrol.config.contradictions import contradictions
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.config.section import Section
 from macontrol.config.stage_settings import StageSettings
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
-MAX_GRID_POINTS = 100_001
 
 Auto: TypeAlias = Literal["auto"]
 Ideal: TypeAlias = Literal["ideal"]
@@ -28,8 +28,8 @@ KernelName: TypeAlias = Literal["physics", "se", "const-se", "nonoscillatory"]
 _LARGEST = 1e15
 _IMPLAUSIBLE = 100.0
 """So many times the largest reward is a broken probe's."""
-_LARGEST_SEED = 2**63 - 1
-_LARGEST_HORIZON = 10**9
+LARGEST_SEED = 2**63 - 1
+LARGEST_HORIZON = 10**9
 _LONGEST_SLOT_S = 3600.0
 
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
@@ -162,6 +162,7 @@ class Channel(Section):
     sector_deg: Sector
     angular_spread_deg: NonNegative
     sub_rays: Annotated[int, Field(ge=1, le=4096)]
+    sub_ray_phases: Literal["aligned", "random"]
     blockage_db: NonNegative
     shadow_extent: Positive | Auto
     shadow_edge: Positive
@@ -190,10 +191,11 @@ class Timing(Section):
 
 
 class Run(Section):
-    """How long a run is and where its randomness starts."""
+    """How long a run is, where its randomness starts, and how much room its files leave."""
 
-    horizon: Annotated[int, Field(ge=1, le=_LARGEST_HORIZON)]
-    seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)]
+    horizon: Annotated[int, Field(ge=1, le=LARGEST_HORIZON)]
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+    free_space_floor_mb: NonNegative
 
 
 class Config(Section):
@@ -229,6 +231,11 @@ class Config(Section):
         return self.physical.region_length * self.physical.wavelength_mm
 
     @property
+    def window_s(self) -> float:
+        """w·T_s: how long a sample stays in the window."""
+        return self.algorithm.window * self.physical.slot_duration_s
+
+    @property
     def noise_std(self) -> float:
         """sigma_eps: standard deviation of one reward observation."""
         return self.reward.noise_level * self.g_max
@@ -237,6 +244,11 @@ class Config(Section):
     def grid_size(self) -> int:
         """G: the number of positions on the grid, both ends of the rail included."""
         return round(self.physical.region_length / self.algorithm.grid_spacing) + 1
+
+    @property
+    def traversal_slots(self) -> int:
+        """⌈D/ρ_max⌉: how many slots the antenna takes from one end of the rail to the other."""
+        return math.ceil(self.physical.region_length / self.physical.rho_max - 1e-9)
 
     @property
     def survey_positions(self) -> list[float]:
@@ -259,7 +271,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Config:
-        problems = list(_contradictions(self))
+        problems = contradictions(self)
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -271,109 +283,3 @@ class Config(Section):
             section, key = name.split("__")
             tables[section][key] = value
         return Config.model_validate(tables)
-
-
-def _contradictions(config: Config) -> list[str]:
-    """Every pair of values that cannot both hold, as `key: reason; fix` lines."""
-    physical, algorithm, kernel = config.physical, config.algorithm, config.kernel
-    channel, length = config.channel, config.physical.region_length
-    found: list[str] = []
-    if physical.actuation_time_s >= physical.slot_duration_s:
-        found.append(
-            f"physical.actuation_time_s: T_a = {physical.actuation_time_s:g} s leaves nothing of "
-            f"the slot T_s = {physical.slot_duration_s:g} s to transmit in; "
-            f"set it below {physical.slot_duration_s:g}"
-        )
-    actuation_share = physical.actuation_time_s / physical.slot_duration_s
-    kept_free = config.timing.guard_share + config.timing.decision_share
-    if actuation_share < 1 <= actuation_share + kept_free:
-        found.append(
-            f"timing.decision_share: with timing.guard_share it keeps {kept_free:g} of the slot "
-            f"free, and T_a leaves only {1 - actuation_share:.3g} to measure in; lower them"
-        )
-    steps = length / algorithm.grid_spacing
-    if steps > MAX_GRID_POINTS - 1:
-        found.append(
-            f"algorithm.grid_spacing: physical.region_length = {length:g} makes {steps:.0f} grid "
-            f"steps, more than {MAX_GRID_POINTS - 1}; set it to at least "
-            f"{length / (MAX_GRID_POINTS - 1):.12g}"
-        )
-    elif steps < 1 or abs(steps - round(steps)) > 1e-6:
-        whole = max(1, round(steps))
-        found.append(
-            f"algorithm.grid_spacing: {algorithm.grid_spacing:g} does not divide the rail of "
-            f"{length:g} into whole steps; {length / whole:.12g} does"
-        )
-    if physical.rho_max < algorithm.grid_spacing * (1 - 1e-9):
-        found.append(
-            f"physical.stroke: {physical.rho_max:.6g} is below one grid step of "
-            f"{algorithm.grid_spacing:g}, so no other grid position is in reach; "
-            f"set algorithm.grid_spacing to at most {physical.rho_max:.6g}, or lengthen the stroke"
-        )
-    if physical.step_mm != "ideal" and physical.step_mm > physical.rho_max * physical.wavelength_mm:
-        found.append(
-            f"physical.step_mm: one actuator step of {physical.step_mm:g} mm is longer than the "
-            f"stroke of {physical.rho_max * physical.wavelength_mm:.4g} mm, so nothing could ever "
-            "move; set it below that, or lengthen the stroke"
-        )
-    if physical.stroke != "auto" and physical.stroke > physical.nominal_reach * (1 + 1e-9):
-        found.append(
-            f"physical.stroke: {physical.stroke:g} is more than the actuator covers in T_a "
-            f'(v·T_a = {physical.nominal_reach:.6g}); set it to at most that, or to "auto"'
-        )
-    if physical.x_0 > length:
-        found.append(
-            f"physical.initial_position: {physical.x_0:g} lies off the rail [0, {length:g}]; "
-            f"set it between 0 and {length:g}"
-        )
-    if kernel.fringe_periods != "auto" and len(kernel.fringe_periods) != kernel.components:
-        found.append(
-            f"kernel.fringe_periods: {len(kernel.fringe_periods)} periods for "
-            f"kernel.components = {kernel.components}; "
-            f'give {kernel.components} periods, or "auto"'
-        )
-    weights = kernel.constant_weight + kernel.residual_weight
-    if weights > 1 + 1e-12:
-        found.append(
-            f"kernel.constant_weight: with kernel.residual_weight it makes {weights:g} of the "
-            "variance; together they may make at most 1"
-        )
-    elif kernel.components == 0 and abs(weights - 1) > 1e-12:
-        found.append(
-            f"kernel.components: without fringes, kernel.constant_weight and "
-            f"kernel.residual_weight must make 1 together, not {weights:g}"
-        )
-    for name, sector in (("kernel", kernel.sector_deg), ("channel", channel.sector_deg)):
-        if not 0 <= sector[0] < sector[1] <= 180:
-            found.append(
-                f"{name}.sector_deg: [{sector[0]:g}, {sector[1]:g}] is not an angular sector; "
-                "give two angles that rise, within [0, 180]"
-            )
-    if kernel.fringe_periods == "auto" and kernel.sector_deg[1] - kernel.sector_deg[0] < 1:
-        found.append(
-            f"kernel.sector_deg: {kernel.sector_deg[1] - kernel.sector_deg[0]:g} degrees are too "
-            "narrow a sector to derive fringes from; make it at least 1, or give the "
-            "kernel.fringe_periods"
-        )
-    if config.shadow_extent > length:
-        found.append(
-            f"channel.shadow_extent: {config.shadow_extent:g} is longer than the rail; "
-            f"set it to at most {length:g}"
-        )
-    if steps <= MAX_GRID_POINTS - 1 and config.survey.samples > config.grid_size:
-        found.append(
-            f"survey.samples: {config.survey.samples} samples for {config.grid_size} grid "
-            f"positions; set it to at most {config.grid_size}"
-        )
-    if algorithm.policy == "sweep-and-hold" and algorithm.sweep_period <= config.survey.samples:
-        found.append(
-            f"algorithm.sweep_period: a period of {algorithm.sweep_period} slots is over before a "
-            f"sweep of survey.samples = {config.survey.samples} is, so nothing is ever held; set "
-            f"it above {config.survey.samples}"
-        )
-    if config.change_points >= config.run.horizon and config.drift.model == "piecewise":
-        found.append(
-            f"drift.change_points: {config.change_points} change points do not fit into "
-            f"{config.run.horizon} slots; set it below run.horizon"
-        )
-    return found

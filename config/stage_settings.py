@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from macontrol.config.section import Section
+from macontrol.config.section import Section, Words
 
 Auto: TypeAlias = Literal["auto"]
 Off: TypeAlias = Literal["off"]
@@ -28,7 +28,7 @@ class StageSettings(Section):
     """A serial stage. Distances along the rail are counted from where it stands after homing."""
 
     driver: Literal["grbl", "zaber"]
-    port: Annotated[str, Field(min_length=1)]
+    port: Annotated[Words, Field(min_length=1)]
     baud_rate: Annotated[int, Field(ge=1200, le=4_000_000)]
     dtr: ControlLine
     rts: ControlLine

@@ -16,7 +16,7 @@ from macontrol.hal import Clock, StageError
 
 
 class Approach:
-    """Takes a stage to a position (mm). Faults are told, and borne as long as in a slot."""
+    """Takes a stage to a position (mm). Faults are reported, and tolerated as long as in a slot."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Approach:
         """Whether the stage stands there; if not, send it one stroke towards it."""
         guard = self._guard
         if not guard.is_standing and not guard.locate(ends_s).arrived:
-            raise StillMovingError(f"the stage is moving still, at {guard.reported_mm:.3f} mm")
+            raise StillMovingError(f"the stage is still moving, at {guard.reported_mm:.3f} mm")
         reported, stroke = guard.reported_mm, guard.stroke_mm
         left = wanted_mm - reported
         step = wanted_mm if abs(left) <= stroke else reported + (stroke if left > 0 else -stroke)
@@ -73,16 +73,17 @@ class Approach:
                 )
             return True
         arrival = guard.move(command, ends_s)
-        told = (
-            f"sent from {reported:.3f} mm to {command:.3f} mm, the stage got to "
-            f"{arrival.position_mm:.3f} mm; is it blocked?"
-        )
+        sent, seen_mm = f"sent from {reported:.3f} mm to {command:.3f} mm", arrival.position_mm
         if not arrival.arrived:
-            raise StillMovingError(told)
+            raise StillMovingError(
+                f"{sent}, the stage did not report its arrival in time, and was last seen at "
+                f"{seen_mm:.3f} mm; is it blocked, or this computer too busy?"
+            )
+        elsewhere = f"{sent}, the stage got to {seen_mm:.3f} mm; is it blocked?"
         if not guard.is_close(command):
-            raise StageError(told)
+            raise StageError(elsewhere)
         if abs(left) <= stroke:
             return True  # close enough: one with an encoder may never stand there to the step
-        if abs(wanted_mm - arrival.position_mm) >= abs(left):
-            raise StageError(told)
+        if abs(wanted_mm - seen_mm) >= abs(left):
+            raise StageError(elsewhere)
         return False

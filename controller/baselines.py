@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf, nan
+from operator import itemgetter
 
 import numpy as np
 
@@ -37,6 +38,9 @@ class EpsilonGreedy:
     def observe(self, slot: int, position: float, reward: float) -> None:
         self.posterior.observe(slot, position, reward)
 
+    def withdraw(self, slot: int) -> None:
+        self.posterior.withdraw(slot)
+
     def decide(self, slot: int, position: float) -> Decision:
         reach = self._grid.in_reach(position, self._rho_max)
         if self._rng.random() < self._epsilon:
@@ -51,35 +55,56 @@ class EpsilonGreedy:
 class SweepAndHold:
     """Hold the best position of the last sweep; sweep again at the start of every period.
 
-    The first period holds the survey's best position. A sweep runs at full stroke from where the
-    antenna stands, in the direction the last one ended in, reflecting at the ends of the rail.
+    The first period goes to the survey's best position and holds it. A sweep runs ⌈D/ρ_max⌉ slots
+    at full stroke from where the antenna stands, in the direction the last one ended in, reflecting
+    at the ends of the rail.
     """
 
     def __init__(
-        self, grid: Grid, *, rho_max: float, period: int, sweep_slots: int, start_position: float
+        self,
+        grid: Grid,
+        *,
+        rho_max: float,
+        period: int,
+        sweep_slots: int,
+        start_position: float,
+        hold: float | None = None,
     ) -> None:
+        """`hold` is what the first period holds: where it starts, if it is not given."""
         self.start_position = start_position
         self._grid = grid
         self._rho_max = rho_max
         self._period = period
         self._sweep_slots = sweep_slots
-        self._hold = start_position
+        self._hold = start_position if hold is None else hold
+        self._before = self._hold
+        """Where it held before the latest sweep."""
+        self._sweep: dict[int, tuple[float, float]] = {}
+        """The reward and the position of each slot of the latest sweep."""
+        self._best_reward = -inf
         self._target = start_position
         self._direction = 1.0
-        self._best_reward = -inf
 
     def resume(self, target: float) -> None:
-        self._hold = self._target = target
+        self._hold = self._before = self._target = target
 
     def observe(self, slot: int, position: float, reward: float) -> None:
-        if self._is_sweep(slot) and reward > self._best_reward:
-            self._best_reward = reward
-            self._hold = position
+        if self._is_sweep(slot):
+            self._sweep[slot] = reward, position
+            if reward > self._best_reward:
+                self._best_reward, self._hold = reward, position
+
+    def withdraw(self, slot: int) -> None:
+        if self._sweep.pop(slot, None) is not None:
+            nothing = -inf, self._before
+            best = max(self._sweep.values(), key=itemgetter(0), default=nothing)
+            self._best_reward, self._hold = best
 
     def decide(self, slot: int, position: float) -> Decision:
         if self._is_sweep(slot + 1):
             if not self._is_sweep(slot):
-                self._best_reward = -inf
+                self._best_reward, self._before = -inf, self._hold
+                self._sweep.clear()
             target = self._swept(position)
         else:
             target = self._hold
@@ -112,6 +137,9 @@ class Fixed:
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         """A fixed antenna learns nothing."""
+
+    def withdraw(self, slot: int) -> None:
+        """A fixed antenna has nothing to forget."""
 
     def decide(self, slot: int, position: float) -> Decision:
         return Decision(position, position, False, False, nan)

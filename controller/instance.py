@@ -183,7 +183,10 @@ def _told(file: int) -> str:
 
 
 def _command_line() -> list[str]:
-    return [os.path.basename(sys.argv[0]) or "python", *sys.argv[1:]]
+    program = Path(sys.argv[0])
+    if program.name == "__main__.py":  # started with `python -m`
+        program = program.parent
+    return [program.name or "python", *sys.argv[1:]]
 
 
 def _birth(pid: int) -> str | None:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from macontrol.config import schema
 
@@ -84,6 +83,8 @@ def fringe_damping(angular_spread_deg: float) -> float:
 
 def fringe_periods(sector_deg: tuple[float, float], components: int) -> tuple[float, ...]:
     """λ_q = λ/δ_q, δ_q the q/(Q+1) quantiles of |cos θ − cos θ'| for two angles of the sector."""
+    from scipy.optimize import brentq  # only here: its import takes 0.2 s of every start
+
     low, high = radians(sector_deg[0]), radians(sector_deg[1])
     widest = cos(low) - cos(high)
     # The midpoint rule: the integrand has kinks, where rules of a higher order gain nothing.

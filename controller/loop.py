@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, isnan, nan
+from math import ceil, inf, isnan, nan
 
 from macontrol.config import Config
 from macontrol.config.errors import HardwareError
@@ -24,31 +24,30 @@ from macontrol.controller.approach import Approach
 from macontrol.controller.grid import Grid
 from macontrol.controller.guard import CommandRefusedError, Guard, StillMovingError
 from macontrol.controller.moveucb import MoveUCB
-from macontrol.controller.patience import Patience
+from macontrol.controller.patience import Outage, Patience
 from macontrol.controller.policy import Decision, Policy
 from macontrol.controller.realtime import collect_garbage
-from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.record import Event, EventKind, Recorder, SlotRecord
 from macontrol.controller.recovery import Recovery
+from macontrol.controller.rewards import Rewards
 from macontrol.controller.tally import Tally
 from macontrol.controller.theory import SurfaceMeter
 from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError
 
-# Young garbage is collected while the probe measures, once in so many slots, if there is time.
+# Young garbage is collected while the probe measures, once per this many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000
 _COLLECT_NEEDS_S = 1e-3
-# Outside a slot a stroke may take a slot and this much: no longer, so that a signal is heard.
+# Outside a slot a stroke may take a slot and this much: no longer, so that a stop is noticed.
 _APPROACH_EXTRA_S = 0.2
-# A stage that is not sent anywhere is asked where it is so often: a board may lose its position, or
-# its cable, while the antenna holds.
-_LOOK_EVERY_S = 1.0
+# How often a stage that gets no command is asked where it is: a board may lose its position, or its
+# cable, while the antenna holds.
+_POLL_INTERVAL_S = 1.0
 # A wait in a slot that is longer than this is made in parts, with signs of life between them.
 _LONG_WAIT_S = 1.0
-# So often a stage is asked that has been under way for so long.
-_LOOK_AFTER_S = 0.05
+# How often a stage is asked in a motion that is longer than that.
+_MOTION_POLL_S = 0.05
 _ROUNDING_SLOTS = 1e-6
 _STALLED = "the process was stalled"
-# Why a probe has no reward of a slot in which somebody had it do something else: no fault.
-_FLOOR_IS_MEASURED = "noise-floor"
 
 
 @dataclass(slots=True)
@@ -64,17 +63,18 @@ class _Actuation:
     """Why there can be no measurement."""
 
 
-@dataclass(slots=True)
-class _Awaited:
-    """A measurement that was asked for and has not come."""
+@dataclass(frozen=True)
+class Phases:
+    """How the time of a slot is divided (s)."""
 
-    position: float
-    is_accounted_for: bool = False
-    """Whether its slot has been told to be a fault of the probe: it is one thing or the other."""
+    actuate_s: float
+    """T_a and the guard interval."""
+    measure_s: float
+    decide_s: float
 
 
 class _SlotGivenUpError(Exception):
-    """Told to stop in the middle of a long slot: nothing comes of it."""
+    """The run was stopped in the middle of a long slot, which is dropped."""
 
 
 class SlotLoop:
@@ -106,20 +106,17 @@ class SlotLoop:
         )
         self._measure_end_s = self._slot_s * (1.0 - config.timing.decision_share)
         self._rho_max = config.physical.rho_max
-        self._largest_reward = config.largest_reward
         self._meter = SurfaceMeter() if isinstance(policy, MoveUCB) else None
-        self._pending: dict[int, _Awaited] = {}
         patience_s = config.timing.fault_patience_s
         self._stage_patience = Patience("stage", patience_s, clock, recorder)
         self._probe_patience = Patience("probe", patience_s, clock, recorder)
         self._heard_s = -inf
         """When the stage last said where it is."""
-        self._late_since_s: float | None = None
-        """Since when no slot has had the stage in place on time."""
-        self._blind_slots = 0
-        """How many measurements in a row were not valid."""
+        self._lateness = Outage(clock)
+        """For how long no command has had the stage in place on time."""
         self._stop = False
         self.tally = Tally(policy.start_position)
+        self._rewards = Rewards(config, policy, clock, recorder, self.tally)
         self._recovery = Recovery(
             guard, self._stage_patience, clock, recorder, self.tally, self._keep_on
         )
@@ -131,6 +128,17 @@ class SlotLoop:
             self.tally,
             stroke_s=self._slot_s + _APPROACH_EXTRA_S,
         )
+
+    @property
+    def phases(self) -> Phases:
+        """How the time of a slot is divided."""
+        measure_s = self._measure_end_s - self._actuation_s
+        return Phases(self._actuation_s, measure_s, self._slot_s - self._measure_end_s)
+
+    def reserve_decision(self, seconds: float) -> None:
+        """Keep this much of each slot to decide in, but at most half of what T_a leaves."""
+        most = (self._slot_s - self._actuation_s) / 2
+        self._measure_end_s = min(self._measure_end_s, self._slot_s - min(seconds, most))
 
     def stop(self) -> None:
         """Ask the loop to end after the slot it is in, or at once if that is a long one.
@@ -153,19 +161,23 @@ class SlotLoop:
     def run(
         self, *, first_slot: int = 1, slots: int | None = None, duration_s: float | None = None
     ) -> Tally:
-        """Run slots until told to stop, or until so many have been run, or so long has passed."""
+        """Run until `stop`, until `slots` have been run, or until `duration_s` has passed."""
         tally, clock, slot_s = self.tally, self._clock, self._slot_s
         # Counted in slots: the difference of two moments is off by their rounding.
         over = inf if duration_s is None else first_slot + duration_s / slot_s - _ROUNDING_SLOTS
         epoch = self._heard_s = clock.now() + slot_s
         slot, wanted, stalled_by = first_slot, self.tally.position, _STALLED
-        while not self._stop and slot < over and (slots is None or tally.slots < slots):
+
+        def goes_on() -> bool:
+            return not self._stop and slot < over and (slots is None or tally.slots < slots)
+
+        while goes_on():
             start = epoch + (slot - first_slot) * slot_s
             if not self._wait_until(start) or self._stop:
                 break
             wake = clock.now() - start
             if wake >= self._actuation_s:
-                slot += self._miss(slot, start, 1 + int(wake / slot_s), stalled_by)
+                slot += self._miss(slot, start, wake, over, stalled_by)
                 continue
             stalled_by = _STALLED
             try:
@@ -177,8 +189,11 @@ class SlotLoop:
             late = ended - (start + slot_s)
             if late >= 0:
                 tally.late_decisions += 1
-                self._tell(slot - 1, EventKind.LATE_DECISION, "decided after the slot's end", late)
-                slot += self._miss(slot, ended, 1 + int(late / slot_s), "the slot before overran")
+                self._report(
+                    slot - 1, EventKind.LATE_DECISION, "decided after the slot's end", late
+                )
+                if goes_on():
+                    slot += self._miss(slot, ended, late, over, "the slot before overran")
             if self._recovery.is_due:
                 stalled_by = self._recovery.run(slot)
                 self._go_back()
@@ -197,14 +212,14 @@ class SlotLoop:
         return not self._stop
 
     def _be_in_slot_until(self, moment: float) -> None:
-        """Wait within a slot; it is given up if told to stop and much of the wait is left."""
+        """Wait within a slot; drop the slot if the run is stopped and much of the wait is left."""
         if not self._wait_until(moment):
             raise _SlotGivenUpError
 
     def _wait_until(self, moment: float) -> bool:
         """Wait, with signs of life if it is long; whether it was waited to the end.
 
-        Only a long wait ends early when told to stop: a short slot is never woken up in between.
+        Only a long wait ends early when the run is stopped: a short one is never interrupted.
         """
         clock = self._clock
         while moment - clock.now() > _LONG_WAIT_S:
@@ -243,7 +258,7 @@ class SlotLoop:
         reward = own.reward if own is not None and own.valid else None
         invalid = actuation.reason or ("not ready" if own is None else own.reason or "invalid")
         uncertain = own is None or isnan(own.uncertainty)
-        self._recorder.hand_over(
+        self._recorder.submit(
             SlotRecord(
                 slot=slot,
                 start_s=start,
@@ -270,7 +285,7 @@ class SlotLoop:
         return decision, ended
 
     def _actuate(self, slot: int, start: float, wanted: float) -> _Actuation:
-        """Send the antenna on its way and see it arrive, all before s_t + T_a."""
+        """Send the antenna to its position and see it arrive, all before s_t + T_a."""
         guard, tally, outcome = self._guard, self.tally, _Actuation()
         deadline = start + self._actuation_s
         try:
@@ -281,28 +296,30 @@ class SlotLoop:
                 outcome.commanded = self._to_wavelengths(command)
                 self._see_arrival(slot, command, deadline, outcome)
                 self._heard_s = start
-            elif start >= self._heard_s + _LOOK_EVERY_S:
+            elif start >= self._heard_s + _POLL_INTERVAL_S:
                 self._see_standing(command, deadline)
                 self._heard_s = start
-            self._stage_patience.recovered(slot)
         except CommandRefusedError as refusal:
             guard.doubt()  # if the policy is right, the stage is not where it was said to be
             tally.refused += 1
-            self._tell(slot, EventKind.REFUSED, str(refusal), wanted)
-            self._stage_patience.recovered(slot)
+            self._report(slot, EventKind.REFUSED, str(refusal), wanted)
         except StillMovingError as late:
             tally.late_arrivals += 1
             outcome.on_time, outcome.reason = False, "still moving"
             self._stage_patience.failed(slot, EventKind.LATE_ARRIVAL, late)
         except StageError as fault:
             outcome.on_time, outcome.reason = False, "stage fault"
-            self._recovery.failed(slot, fault)
+            self._recovery.failed(slot, fault, commanded=outcome.commanded is not None)
         outcome.arrival_known_s = self._clock.now()
         moved = outcome.commanded is not None
         if moved and outcome.on_time and outcome.arrival_known_s > deadline:
             self._late(slot, outcome, outcome.arrival_known_s - deadline)
-        if outcome.on_time:
-            self._late_since_s = None
+        if outcome.on_time and moved:
+            self._lateness.ended()
+            self._stage_patience.recovered(slot)
+        elif outcome.on_time:  # nothing was commanded: that does not show that commands work
+            self._lateness.paused()
+            self._stage_patience.answered(slot)
         return outcome
 
     def _locate_again(self, wanted: float, deadline: float, outcome: _Actuation) -> float:
@@ -320,7 +337,7 @@ class SlotLoop:
     def _see_arrival(self, slot: int, command: float, deadline: float, outcome: _Actuation) -> None:
         arrival = self._guard.move(command, min(deadline, self._clock.now() + _LONG_WAIT_S))
         while not arrival.arrived and self._clock.now() < deadline:  # a long motion: look after it
-            self._be_in_slot_until(min(deadline, self._clock.now() + _LOOK_AFTER_S))
+            self._be_in_slot_until(min(deadline, self._clock.now() + _MOTION_POLL_S))
             if not self._keep_on():
                 raise _SlotGivenUpError
             arrival = self._guard.locate(deadline)
@@ -332,7 +349,7 @@ class SlotLoop:
             )
 
     def _see_standing(self, command: float, deadline: float) -> None:
-        """Have a stage that was not sent anywhere say that it is still there."""
+        """Ask a stage that got no command whether it is still there."""
         arrival = self._guard.locate(deadline)
         if not arrival.arrived:
             raise StillMovingError("the stage moves though it was not sent anywhere")
@@ -344,39 +361,21 @@ class SlotLoop:
     def _late(self, slot: int, outcome: _Actuation, by_s: float) -> None:
         outcome.on_time, outcome.reason = False, "late arrival"
         self.tally.late_arrivals += 1
-        self._tell(slot, EventKind.LATE_ARRIVAL, "the stage was not there by T_a", by_s)
-        now, patience_s = self._clock.now(), self._config.timing.fault_patience_s
-        if self._late_since_s is None:
-            self._late_since_s = now
-        elif now - self._late_since_s > patience_s:
+        self._report(slot, EventKind.LATE_ARRIVAL, "the stage was not there by T_a", by_s)
+        lasted, patience_s = self._lateness.failed(), self._config.timing.fault_patience_s
+        if lasted > patience_s:
             raise HardwareError(
-                f"the stage was late in every slot for {now - self._late_since_s:.0f} s "
+                f"the stage was late after every command for {lasted:.0f} s of slots "
                 f"(timing.fault_patience_s = {patience_s:g}); lengthen physical.actuation_time_s, "
-                "or see what holds it up"
+                "or look for what blocks the carriage"
             )
 
     def _measure(
         self, slot: int, x: float, start: float, end: float, actuation: _Actuation
     ) -> tuple[Measurement | None, Sequence[tuple[Measurement, float]]]:
         """This slot's measurement, if it is in, and all valid ones with their positions."""
-        own: Measurement | None = None
-        usable: list[tuple[Measurement, float]] = []
         fault, collected = self._ask(slot, x, start, end, actuation)
-        for measurement in collected:
-            awaited = self._pending.pop(measurement.slot, None)
-            if awaited is None:
-                continue
-            if measurement.valid and not abs(measurement.reward) <= self._largest_reward:
-                measurement = Measurement(measurement.slot, nan, False, reason="out of range")
-            if measurement.slot == slot:
-                own = measurement
-            if not measurement.valid:
-                self._miss_measurement(awaited, measurement, slot)
-                continue
-            self._blind_slots = 0
-            usable.append((measurement, awaited.position))
-            if measurement.slot != slot:
-                self._complete(slot, measurement)
+        own, usable = self._rewards.sort(slot, collected)
         if fault is None:
             self._probe_patience.recovered(slot)
         else:
@@ -384,7 +383,7 @@ class SlotLoop:
             self._probe_patience.failed(slot, EventKind.PROBE_FAULT, fault)
             own = Measurement(slot, nan, False, reason="probe fault")
         self._be_in_slot_until(end)
-        self._forget_stale(slot)
+        self._rewards.forget_stale(slot)
         return own, usable
 
     def _ask(
@@ -396,7 +395,7 @@ class SlotLoop:
         try:
             if actuation.reason is None:
                 self._probe.request(slot, start, end)
-                self._pending[slot] = _Awaited(x)
+                self._rewards.expect(slot, x)
         except ProbeError as refusal:
             fault = refusal  # what was asked for before may still come
         self._collect_garbage(end)
@@ -406,42 +405,8 @@ class SlotLoop:
             collected = self._probe.collect(end)
         except ProbeError as failure:
             fault = fault or failure
-            if slot in self._pending:
-                self._pending[slot].is_accounted_for = True
+            self._rewards.account_for(slot)
         return fault, collected
-
-    def _miss_measurement(self, awaited: _Awaited, measurement: Measurement, slot: int) -> None:
-        """There is no reward of a slot; an earlier one's record has still to be told why."""
-        if awaited.is_accounted_for:
-            return
-        of_slot, why = measurement.slot, measurement.reason or "invalid"
-        self.tally.invalid += 1
-        self._tell(of_slot, EventKind.INVALID, why)
-        if of_slot != slot:
-            self._recorder.hand_over(LateReward(of_slot, None, None, why))
-        self._blind_slots += why != _FLOOR_IS_MEASURED
-        blind_s, patience_s = self._blind_slots * self._slot_s, self._config.timing.fault_patience_s
-        if blind_s > patience_s + self._slot_s:
-            raise HardwareError(
-                f"no valid measurement in {blind_s:.0f} s of slots "
-                f"(timing.fault_patience_s = {patience_s:g}), the last one: {why}; "
-                "docs/hardware-probes.md says what helps"
-            )
-
-    def _complete(self, slot: int, measurement: Measurement) -> None:
-        """A reward has come after its slot: it completes that slot's record."""
-        known = None if isnan(measurement.uncertainty) else measurement.uncertainty
-        self._recorder.hand_over(LateReward(measurement.slot, measurement.reward, known))
-        self.tally.late_rewards += 1
-        late_by = float(slot - measurement.slot)
-        self._tell(measurement.slot, EventKind.LATE_REWARD, "came slots later", late_by)
-
-    def _forget_stale(self, slot: int) -> None:
-        """Stop waiting for rewards that the window would no longer take."""
-        oldest = slot - self._config.algorithm.window
-        while self._pending and (first := next(iter(self._pending))) < oldest:
-            never = Measurement(first, nan, False, reason="the measurement never came")
-            self._miss_measurement(self._pending.pop(first), never, slot)
 
     def _collect_garbage(self, end: float) -> None:
         if (
@@ -469,14 +434,17 @@ class SlotLoop:
         self.tally.surface_movement = self._meter.movement
         return self._meter.movement - before
 
-    def _miss(self, slot: int, now: float, count: int, why: str) -> int:
-        """Count slots that have begun without us; the antenna holds meanwhile."""
+    def _miss(self, slot: int, now: float, late_s: float, over: float, why: str) -> int:
+        """Count slots before the run's end that began without us; the antenna holds meanwhile."""
+        count = 1 + int(late_s / self._slot_s)
+        if slot + count > over:
+            count = ceil(over - slot)
         self.tally.missed += count
-        self._recorder.hand_over(Event(slot, now, EventKind.MISSED, why, float(count)))
+        self._recorder.submit(Event(slot, now, EventKind.MISSED, why, float(count)))
         return count
 
-    def _tell(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
-        self._recorder.hand_over(Event(slot, self._clock.now(), kind, detail, value))
+    def _report(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
+        self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))
 
     def _to_wavelengths(self, position_mm: float) -> float:
         """Where the stage is, in wavelengths, freed from rounding if it is on the grid."""

@@ -29,6 +29,7 @@ class Posterior(Protocol):
     @property
     def variance(self) -> Array: ...
     def observe(self, slot: int, position: float, reward: float) -> None: ...
+    def withdraw(self, slot: int) -> None: ...
 
 
 def movement_price(
@@ -72,6 +73,9 @@ class MoveUCB:
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         self.posterior.observe(slot, position, reward)
+
+    def withdraw(self, slot: int) -> None:
+        self.posterior.withdraw(slot)
 
     def decide(self, slot: int, position: float) -> Decision:
         """Lines 4 to 8 of Algorithm 1: the surface, the target, the step towards it."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError
+from macontrol.config.rounding import at_least
 from macontrol.controller.baselines import EpsilonGreedy, Fixed, SweepAndHold
 from macontrol.controller.direct import DirectPosterior
 from macontrol.controller.features import kernel_features
@@ -16,6 +17,9 @@ from macontrol.controller.policy import Policy
 from macontrol.controller.posterior import WindowedPosterior
 from macontrol.controller.survey import Survey
 
+START_FROM_SAMPLES = frozenset({"sweep-and-hold"})
+"""Policies that first hold the survey's best position: with sigma_f alone they cannot start."""
+
 # Beyond this ratio of window to relative ridge, feature space keeps less than nine digits.
 _WELL_CONDITIONED = 1e6
 _LARGEST_DIRECT_WINDOW = 3000
@@ -23,26 +27,42 @@ _LARGEST_DIRECT_WINDOW = 3000
 _SOLVABLE = 1e14
 
 
-def make_policy(config: Config, survey: Survey, *, seed: int | None = None) -> Policy:
-    """Build the config's policy, calibrated by the survey, its window filled from it."""
+def make_policy(
+    config: Config,
+    survey: Survey,
+    *,
+    seed: int | None = None,
+    begin_held: bool = False,
+    with_samples: bool = True,
+) -> Policy:
+    """Build the config's policy, calibrated by the survey, its window filled from it.
+
+    Every policy begins at x_0. With `begin_held`, Sweep-and-hold begins at the survey's best
+    position instead, as in the paper's own figures (Setup), and is not charged for the way there.
+    Without samples the survey gives sigma_f alone: the posterior starts from the prior.
+    """
     algorithm, physical = config.algorithm, config.physical
     grid, rho_max = Grid.from_config(config), physical.rho_max
+    start = grid.snap(physical.x_0)
     if algorithm.policy == "fixed":
-        return Fixed(grid.snap(physical.x_0))
+        return Fixed(start)
     if algorithm.policy == "sweep-and-hold":
+        hold = grid.snap(survey.best_position)
         return SweepAndHold(
             grid,
             rho_max=rho_max,
             period=algorithm.sweep_period,
-            sweep_slots=config.survey.samples,
-            start_position=grid.snap(survey.best_position),
+            sweep_slots=config.traversal_slots,
+            start_position=hold if begin_held else start,
+            hold=hold,
         )
     sigma_f2 = survey.sigma_f2(config)
     posterior = make_posterior(config, sigma_f2)
-    count = len(survey.position)
-    for number, (position, reward) in enumerate(zip(survey.position, survey.reward, strict=True)):
-        posterior.observe(number + 1 - count, float(position), float(reward))
-    start = grid.snap(physical.x_0)
+    if with_samples:
+        first = 1 - len(survey.position)
+        samples = zip(survey.position, survey.reward, strict=True)
+        for slot, (position, reward) in enumerate(samples, start=first):
+            posterior.observe(slot, float(position), float(reward))
     if algorithm.policy == "epsilon-greedy":
         return EpsilonGreedy(
             posterior,
@@ -72,7 +92,7 @@ def make_policy(config: Config, survey: Survey, *, seed: int | None = None) -> P
 
 
 def make_posterior(config: Config, sigma_f2: float) -> WindowedPosterior | DirectPosterior:
-    """The incremental posterior, or the direct one where the ridge is too small for it."""
+    """The posterior in feature space, or the direct one where the ridge is too small for that."""
     kernel, grid = kernel_from_config(config.kernel), Grid.from_config(config)
     ridge, window = config.algorithm.ridge, config.algorithm.window
     conditioning = window * sigma_f2 / ridge
@@ -82,9 +102,11 @@ def make_posterior(config: Config, sigma_f2: float) -> WindowedPosterior | Direc
         )
     if window > _LARGEST_DIRECT_WINDOW or conditioning > _SOLVABLE:
         least = window * sigma_f2 / _WELL_CONDITIONED
+        fix = f"set algorithm.ridge to at least {at_least(least, 3)}"
+        if _LARGEST_DIRECT_WINDOW * sigma_f2 / ridge <= _SOLVABLE:
+            fix += f", or algorithm.window to at most {_LARGEST_DIRECT_WINDOW}"
         raise ConfigError(
             f"algorithm.ridge: {ridge:g} is too small for a window of {window} samples at a "
-            f"reward variance of {sigma_f2:.3g}; set it to at least {least:.3g}, or the window "
-            f"to at most {_LARGEST_DIRECT_WINDOW}, or scale the rewards down"
+            f"reward variance of {sigma_f2:.3g}; {fix}, or scale the rewards down"
         )
     return DirectPosterior(kernel, grid, sigma_f2=sigma_f2, ridge=ridge, window=window)

@@ -40,6 +40,10 @@ class Policy(Protocol):
         """Take in the reward seen in a slot; it may come late, and some slots have none."""
         ...
 
+    def withdraw(self, slot: int) -> None:
+        """Forget the reward of a slot: there was no signal in it."""
+        ...
+
     def decide(self, slot: int, position: float) -> Decision:
         """Choose the position of the next slot, given where the antenna is in this one."""
         ...

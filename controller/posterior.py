@@ -4,15 +4,16 @@ Equations posterior_mean and posterior_var, solved in feature space: with k = φ
 
     A = ϱI + Σ φφᵀ over the window,   μ = ΦA⁻¹ Σ φr,   σ² = ϱ·diag(ΦA⁻¹Φᵀ),
 
-so one sample in and one out is a rank-one update and a rank-one downdate of an r×r Cholesky
-problem, whatever the window. Three things keep rounding from ever adding up:
+so one sample in and one out is a rank-one update and a rank-one downdate of the r×r normal matrix
+A, which is factored again from scratch in every slot: the cost does not depend on the window.
+Three things keep rounding errors from adding up:
 
-* the factor is taken anew from A in every slot (r is about thirty), never updated itself;
+* the Cholesky factor is computed from A in every slot (r is about thirty), never updated itself;
 * a second A is summed up beside the first from new samples only, and takes its place as soon as
   it holds the whole window, so no A has forgotten more than two windows of samples;
 * the grid's variance is carried by rank-one corrections, while one point of it after the other,
-  one a slot, is computed anew; if the two ever disagree, everything is summed up again from the
-  window.
+  one per slot, is computed directly; if the two ever disagree, everything is summed up again from
+  the window.
 
 At these sizes a call costs more than its arithmetic, so the calls are few. A sample is one vector
 (φ, r), and one rank-one update of one matrix keeps both sums,
@@ -124,6 +125,18 @@ class WindowedPosterior:
             self._count_out(old)
             leaving = old.vector
         self._check_point(self._solve(entering, effect, leaving))
+
+    def withdraw(self, slot: int) -> None:
+        """Take the sample of a slot back out, as if it had never come; nothing if there is none."""
+        samples = self._samples
+        place = bisect_left(samples, slot, key=attrgetter("slot"))
+        if place == len(samples) or samples[place].slot != slot:
+            return
+        old = samples[place]
+        del samples[place]
+        self._add(old, -1.0)
+        self._count_out(old)
+        self._check_point(self._solve(self._no_sample, 0.0, old.vector))
 
     def _vector(self, position: float, reward: float) -> Array:
         """(φ, r)"""

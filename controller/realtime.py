@@ -1,7 +1,7 @@
-"""Real-time manners of the slot thread: first in the queue, memory that stays, no collector.
+"""Real-time setup of the slot thread: SCHED_FIFO, locked memory, frozen GC.
 
-Every step is best effort. What the kernel refuses is told once, with what to do about it; a run
-in normal scheduling is late more often, and that is counted like any other overrun.
+Every step is best effort. What the kernel refuses is reported, with what grants it; a run in
+ordinary scheduling is late more often, and that is counted like any other overrun.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ import resource
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 PRIORITY = 50
 """As threaded interrupt handlers have it on PREEMPT_RT: above all programs, not above the disk."""
+
+GRANT = f"sudo prlimit --pid $$ --rtprio={PRIORITY} --memlock=-1"
+"""Typed into a shell, it gives that shell and all it starts the right to real time."""
+
+ORDINARY_DECISION_S = 8e-3
+"""What to keep of a slot to decide in without SCHED_FIFO: others may run for milliseconds first."""
 
 SWITCH_INTERVAL_S = 1e-4
 """How long a helper thread may keep the interpreter from the slot thread (Python's own: 5 ms)."""
@@ -35,6 +42,8 @@ class Refusal:
     what: str
     why: str
     fix: str
+    by_limit: bool = False
+    """Whether a limit of the user is the cause, which `GRANT` raises."""
 
     def __str__(self) -> str:
         return f"{self.what} refused ({self.why}): {self.fix}"
@@ -67,14 +76,37 @@ class RealtimeReport:
         """All that was refused, in one message for the log; None if there is nothing to say."""
         if not self.refused:
             return None
-        outcome = "" if self.fifo else "; going on in normal scheduling, where slots get lost"
-        return f"no full real time{outcome}. " + ". ".join(str(one) for one in self.refused)
+        outcome = "" if self.fifo else "; slots may be missed in ordinary scheduling"
+        message = f"no full real time{outcome}. " + ". ".join(str(one) for one in self.refused)
+        return message if self.command is None else f"{message}. In a shell: {self.command}"
+
+    @property
+    def command(self) -> str | None:
+        """The command that grants what was refused; None if there is none."""
+        return GRANT if any(one.by_limit for one in self.refused) else None
+
+    @property
+    def notice(self) -> tuple[str, ...]:
+        """What was refused and what grants it, in short lines; none if all was granted."""
+        if not self.refused:
+            return ()
+        lost = ", ".join(one.what for one in self.refused)
+        slots = "" if self.fifo else ": slots may be missed"
+        refused = f"refused: {lost}{slots}"
+        if self.command is None:
+            return (refused,)
+        return (refused, "this command grants it to your shell:", f"  {self.command}")
+
+    def as_data(self) -> dict[str, Any]:
+        """The report for a run's summary."""
+        refused = [str(one) for one in self.refused]
+        return {"priority": self.priority, "refused": refused, "notice": list(self.notice)}
 
 
 class _RefusedError(Exception):
-    def __init__(self, why: str, fix: str) -> None:
+    def __init__(self, why: str, fix: str, *, by_limit: bool = False) -> None:
         super().__init__(why)
-        self.why, self.fix = why, fix
+        self.why, self.fix, self.by_limit = why, fix, by_limit
 
 
 def enter_realtime(priority: int = PRIORITY) -> RealtimeReport:
@@ -97,7 +129,7 @@ def enter_realtime(priority: int = PRIORITY) -> RealtimeReport:
         try:
             gained.append(step())
         except _RefusedError as error:
-            refused.append(Refusal(what, error.why, error.fix))
+            refused.append(Refusal(what, error.why, error.fix, error.by_limit))
         except (OSError, AttributeError, ValueError) as error:
             refused.append(Refusal(what, str(error), "this system does not offer it"))
     threads = blas_threads()
@@ -192,9 +224,9 @@ def _set_fifo(priority: int) -> int:
             ) from None
         raise _RefusedError(
             "the limit of real-time priorities is 0",
-            f"run it under systemd/macontrol.service (CPUSchedulingPolicy=fifo, "
-            f"LimitRTPRIO={priority}), or give the user 'rtprio {priority}' in "
-            "/etc/security/limits.d and log in again",
+            f"a service has LimitRTPRIO={priority}, a user 'rtprio {priority}' in "
+            "/etc/security/limits.d",
+            by_limit=True,
         ) from None
     return priority
 
@@ -216,13 +248,15 @@ def _lock_memory() -> str:
             f"the limit of locked memory is {limit // 1024} KiB"
             if limit >= 0
             else str(error.strerror),
-            "run it under systemd/macontrol.service (LimitMEMLOCK=infinity), or give the user "
-            "'memlock unlimited' in /etc/security/limits.d and log in again",
+            "a service has LimitMEMLOCK=infinity, a user 'memlock unlimited' in "
+            "/etc/security/limits.d",
+            by_limit=True,
         ) from None
     if not free:
         raise _RefusedError(
             f"only what is mapped now, as the limit is {limit // 1024} KiB",
             "LimitMEMLOCK=infinity, or 'memlock unlimited' in /etc/security/limits.d",
+            by_limit=True,
         )
     return "memory locked"
 

@@ -56,6 +56,7 @@ class EventKind(StrEnum):
     LATE_DECISION = "late-decision"
     MISSED = "missed-slots"
     INVALID = "invalid-measurement"
+    NO_SIGNAL = "no-signal"
     REFUSED = "refused-command"
     STAGE_FAULT = "stage-fault"
     PROBE_FAULT = "probe-fault"
@@ -82,7 +83,10 @@ class Event(NamedTuple):
 
 
 class LateReward(NamedTuple):
-    """What came after its slot's record was handed over, and completes it: a reward, or why not."""
+    """What arrived after its slot's record and completes it.
+
+    A reward, or why there is none: it never arrived, or was withdrawn.
+    """
 
     slot: int
     reward: float | None
@@ -93,5 +97,5 @@ class LateReward(NamedTuple):
 class Recorder:
     """Where records go. This one keeps nothing; see `runfile` for the one that writes a file."""
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         """Take a record from the slot thread; must return at once."""

@@ -56,18 +56,19 @@ class Recovery:
         """Get whether the stage is to be brought back, or homed because its time has come."""
         return self._is_lost or self._guard.homing_is_due
 
-    def failed(self, slot: int, fault: StageError) -> None:
-        """Take note of a fault of the stage; a HardwareError if they have gone on for too long."""
+    def failed(self, slot: int, fault: StageError, *, commanded: bool = False) -> None:
+        """Count a fault of the stage; raise HardwareError if faults have lasted for too long."""
         self._guard.doubt()
         self._tally.stage_faults += 1
         self._is_lost, self._why_lost = isinstance(fault, StageLostError), str(fault)
-        self._patience.failed(slot, EventKind.STAGE_FAULT, fault)
+        self._patience.failed(slot, EventKind.STAGE_FAULT, fault, commanded=commanded)
 
     def run(self, slot: int) -> str:
         """Bring the stage back, or home it; what it was, for those who had to wait for it."""
         was_lost, begun = self._is_lost, self._clock.now()
         if was_lost:
             self._refuse_if_often(begun)
+        self._tally.activity = "recovering the stage" if was_lost else "homing the stage"
         try:
             self._guard.recover(begun + _RECOVERY_S, self._keep_on)
         except StageError as fault:
@@ -86,7 +87,9 @@ class Recovery:
             else:
                 now = self._clock.now()
                 told = "homed again after stage.rehome_every_s"
-                self._recorder.hand_over(Event(slot, now, EventKind.HOMING, told, now - begun))
+                self._recorder.submit(Event(slot, now, EventKind.HOMING, told, now - begun))
+        finally:
+            self._tally.activity = ""
         return "the stage was being recovered" if was_lost else "the stage was being homed again"
 
     def _refuse_if_often(self, now: float) -> None:

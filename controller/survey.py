@@ -18,16 +18,27 @@ class Survey:
 
     position: Array
     reward: Array
+    noise_variance: float | None = None
+    """The variance of a reward's noise, as the probe reported it; None: the simulator's."""
+    walked_wall_s: float | None = None
+    """When the walk ended, in seconds of UTC since 1970; None: a snapshot before slot 1."""
 
     def sigma_f2(self, config: Config) -> float:
         """The kernel's output scale: the rewards' sample variance net of the noise's."""
-        variance = float(np.var(self.reward, ddof=1)) - config.noise_std**2
+        noise = config.noise_std**2 if self.noise_variance is None else self.noise_variance
+        variance = float(np.var(self.reward, ddof=1)) - noise
         return max(variance, config.survey.variance_floor)
+
+    def is_in_window(self, config: Config, now_wall_s: float) -> bool:
+        """Whether its samples are young enough for the window: not older than w·T_s."""
+        return self.walked_wall_s is None or 0 <= now_wall_s - self.walked_wall_s < config.window_s
 
     def can_be(self, config: Config) -> bool:
         """Whether a survey of this rail can have given it: a file may hold anything."""
         position, reward = self.position, self.reward
         if position.ndim != 1 or position.shape != reward.shape or len(position) < 2:
+            return False
+        if not 0 <= (self.noise_variance or 0.0) <= config.largest_reward**2:
             return False
         is_on_rail = (position >= 0) & (position <= config.physical.region_length)
         return bool(is_on_rail.all() and (np.abs(reward) <= config.largest_reward).all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,9 +13,11 @@ from macontrol.controller.guard import Guard
 from macontrol.controller.patience import Patience
 from macontrol.controller.record import EventKind, Recorder
 from macontrol.controller.recovery import Recovery
+from macontrol.controller.signal_watch import SignalWatch
 from macontrol.controller.survey import Survey
 from macontrol.controller.tally import Tally
 from macontrol.hal import Backend, Clock, Measurement, Probe, ProbeError
+from macontrol.hal.probe import NO_SIGNAL, TONE_LOST
 
 _ATTEMPTS = 3
 # How long beyond its interval a measurement may take to come in.
@@ -68,6 +71,9 @@ class SurveyWalk:
         self._clock = clock
         self._go_to = go_to
         self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
+        self._watch = SignalWatch(config, clock, recorder, self._withdraw)
+        self._seen: dict[int, tuple[float, float, float]] = {}
+        """Position, reward and uncertainty by the number of the measurement."""
         self._number = _FIRST_NUMBER
         self._largest_reward = config.largest_reward
         physical = config.physical
@@ -81,36 +87,49 @@ class SurveyWalk:
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Survey:
         """Measure at these positions; those that give no valid reward are left out."""
-        seen: list[tuple[float, float]] = []
+        self._seen.clear()
         for done, wanted in enumerate(positions, start=1):
             if is_stopped():
                 break
             position = self._go_to(wanted)
             for _ in range(_ATTEMPTS):
-                measurement = self._measure(is_stopped)
+                measurement = self._measure(position, is_stopped)
                 if measurement is not None and self._is_usable(measurement):
-                    seen.append((position, measurement.reward))
+                    found = position, measurement.reward, measurement.uncertainty
+                    self._seen[measurement.slot] = found
                     break
             on_progress(done)
+        seen = list(self._seen.values())
         if not is_stopped() and len(seen) < max(2, _LEAST_SHARE * len(positions)):
             raise ProbeError(
                 f"the survey got a reward at only {len(seen)} of {len(positions)} positions; "
                 "see what the probe says with `macontrol check`"
             )
-        survey = np.array(seen or np.empty((0, 2)))
-        return Survey(survey[:, 0], survey[:, 1])
+        position, reward, uncertainty = np.array(seen or np.empty((0, 3))).T
+        variances = np.square(uncertainty[np.isfinite(uncertainty)])
+        # A probe that does not know its noise has none to subtract.
+        noise_variance = float(variances.mean()) if len(variances) else 0.0
+        return Survey(position, reward, noise_variance, walked_wall_s=time.time())
 
     def _is_usable(self, measurement: Measurement) -> bool:
         return measurement.valid and abs(measurement.reward) <= self._largest_reward
 
-    def _measure(self, is_stopped: Callable[[], bool]) -> Measurement | None:
-        """One measurement; while the probe fails it is waited for, as long as patience lasts."""
+    def _withdraw(self, measurements: Sequence[Measurement]) -> None:
+        for measurement in measurements:
+            self._seen.pop(measurement.slot, None)
+
+    def _measure(self, position: float, is_stopped: Callable[[], bool]) -> Measurement | None:
+        """One measurement; a failing probe or a lost signal is waited for, while patience lasts."""
         while not is_stopped():
             self._number += 1
             try:
                 seen = measure_once(
                     self._probe, self._clock, self._number, self._interval_s, is_stopped
                 )
+                if seen is not None:
+                    (seen,) = self._watch.judge([(seen, position)])
+                    if not seen.valid and seen.reason in (NO_SIGNAL, TONE_LOST):
+                        raise ProbeError(f"{seen.reason}; {seen.hint}")
             except ProbeError as fault:
                 self._patience.failed(0, EventKind.PROBE_FAULT, fault)
                 self._clock.sleep_until(self._clock.now() + _WAIT_S)

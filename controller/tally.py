@@ -74,6 +74,8 @@ class Tally:
         self.farthest_off = 0.0
         self.largest_shortfall = nan
         self.surface_movement: float | None = None
+        self.activity = ""
+        """What the slot thread does instead of slots, as "recovering the stage"."""
         self.wake = Percentiles()
         self.actuate = Percentiles()
         self.measure = Percentiles()
@@ -106,6 +108,13 @@ class Tally:
             self.recent_reward = reward
         else:
             self.recent_reward += max(0.01, 1 / self.rewards) * (reward - self.recent_reward)
+
+    def withdraw(self, reward: float) -> None:
+        """Take a reward back; the moving average forgets it by itself."""
+        self.reward = nan
+        self.rewards -= 1
+        self.reward_sum -= reward
+        self.invalid += 1
 
     def aim(self, target: float, next_position: float, shortfall: float) -> None:
         """Take in what was decided."""

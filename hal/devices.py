@@ -155,6 +155,16 @@ def find_serial_ports(dev: Path = DEV, proc: Path = PROC) -> list[SerialPort]:
     return sorted(found, key=lambda port: (not port.usb_id, port.device))
 
 
+def port_identity(device: str) -> str:
+    """Which adapter is behind a port: by its serial number, or by its socket if it has none."""
+    real = os.path.realpath(device)
+    for port in list_ports.comports():
+        if os.path.realpath(port.device) == real and port.vid is not None:
+            where = f"serial {port.serial_number}" if port.serial_number else port.location
+            return f"USB {port.vid:04x}:{port.pid:04x} {where or ''}".strip()
+    return "not on the USB"
+
+
 def known_adapter(usb_id: str) -> str:
     """What a serial port with this vendor:product is; empty if that is not known."""
     return _by_usb_id(_SERIAL_ADAPTERS, usb_id)

@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, floor, inf, nan
-from statistics import median
 from typing import TypeVar
 
 from macontrol.config.errors import ConfigError
@@ -39,6 +38,7 @@ from macontrol.hal.grbl_protocol import (
     Status,
     parse,
 )
+from macontrol.hal.latency import Parts, measure_until_stable
 from macontrol.hal.serial_line import Line, TrafficLog
 from macontrol.hal.serial_stage import RestartedError, SerialStage
 from macontrol.hal.stage import Arrival, StageDescription, StageError
@@ -48,7 +48,8 @@ _ANSWER_S = 1.0
 _COMMAND_S = 3.0
 _STOP_S = 5.0
 _POLL_S = 0.02
-_LATENCY_SAMPLES = 12
+# In a batch; see hal/latency.py.
+_TIMED_EXCHANGES = 6
 _LOST_SAMPLES = 3
 _REPORTS_OF_HOME = 5
 # How often a board is asked for its settings to hear the same twice.
@@ -99,8 +100,6 @@ class GrblStage(SerialStage):
         self._idle_since_s: float | None = None
         self._seen_at_s = -inf
         """When it was last seen standing where it was to be."""
-        self._report_s = nan
-        """How long a report usually takes."""
         # What the board was last heard to say.
         self._banner: Banner | None = None
         self._alarm: Alarm | None = None
@@ -120,6 +119,10 @@ class GrblStage(SerialStage):
     def identity(self) -> BoardIdentity:
         """Get what the board says of itself; known once it is connected."""
         return self._known(self._identity)
+
+    @property
+    def identity_parts(self) -> dict[str, str]:
+        return self.identity.parts(self._settings.axis)
 
     @property
     def axis(self) -> Axis:
@@ -237,32 +240,36 @@ class GrblStage(SerialStage):
             return None
         return {each.number: each.value for each in said if isinstance(each, Setting)}
 
-    def _measure_latencies(self, deadline_s: float) -> tuple[float, ...]:
-        """Time lines that are as long as a move's and hold only a comment: they move nothing.
-
-        Reports are timed as well, as every move takes two of them.
-        """
+    def _time_answers(self, deadline_s: float) -> None:
+        """Time what a move takes: reports, and lines of its length with nothing but a comment."""
         comment = b"(" + b"-" * (len(_move_lines(self._settings.axis, -100.0, 100.0)) - 4) + b")"
-        samples: list[float] = []
-        reports: list[float] = []
-        lost = 0
-        while len(samples) < _LATENCY_SAMPLES:
-            asked = self._clock.now()
-            until = min(deadline_s, asked + _ANSWER_S)
-            is_told = self._ask_status(until) is not None
-            heard = self._clock.now()
-            if is_told and self._answers(comment + b"\n\n", 2, until) is not None:
-                reports.append(heard - asked)
-                samples.append(self._clock.now() - heard)
-                continue
-            lost += 1
-            if lost > _LOST_SAMPLES or self._clock.now() >= deadline_s:
-                raise StageError(
-                    f"{self._settings.port}: the board has left {lost} of {len(samples) + lost} "
-                    "questions unanswered; is the cable sound, does another program read the port?"
-                )
-        self._report_s = median(reports)
-        return tuple(samples)
+        answered = lost = 0
+
+        def measure() -> Parts:
+            nonlocal answered, lost
+            while True:
+                asked = self._clock.now()
+                until = min(deadline_s, asked + _ANSWER_S)
+                is_told = self._ask_status(until) is not None
+                heard = self._clock.now()
+                if is_told and self._answers(comment + b"\n\n", 2, until) is not None:
+                    answered += 1
+                    return heard - asked, self._clock.now() - heard
+                lost += 1
+                if lost > _LOST_SAMPLES or self._clock.now() >= deadline_s:
+                    raise StageError(
+                        f"{self._settings.port}: the board has left {lost} of {answered + lost} "
+                        "questions unanswered; is the cable sound, does another program read the "
+                        "port?"
+                    )
+
+        self._answer_times = measure_until_stable(measure, _TIMED_EXCHANGES)
+
+    def _latency_from(self, answers_s: Parts) -> float:
+        """A report before, the lines, and a report after, which comes while it settles."""
+        report_s, lines_s = answers_s
+        after_s = max(report_s - self._settings.settling_s, 0.0)
+        return report_s + lines_s + _PLANNING_S + after_s
 
     def _describe(self) -> StageDescription:
         axis, settings = self.axis, self._settings
@@ -278,11 +285,7 @@ class GrblStage(SerialStage):
             step_mm=step,
             speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
-            # A report before, the lines, and a report after, which comes while it settles.
-            latency_s=self._report_s
-            + self._usual_latency_s
-            + _PLANNING_S
-            + max(self._report_s - settings.settling_s, 0.0),
+            latency_s=self._latency_from(self._answer_times.usual),
             settling_s=settings.settling_s,
             tolerance_mm=_REPORT_MM,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from macontrol.config.errors import ConfigError
+from macontrol.config.rounding import at_most
 from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.stage import LONGEST_HOMING_S
 
@@ -18,6 +19,16 @@ class BoardIdentity:
     options: str
     """The letters of `[OPT:…]`: build options, as H for `$HX`."""
     settings: dict[int, float] = field(default_factory=dict)
+
+    def parts(self, axis: str) -> dict[str, str]:
+        """The firmware, and the settings on which positions along an axis depend."""
+        index = AXES.index(axis)
+        wanted = (3, 23, 27, 100 + index, 110 + index, 120 + index, 130 + index)
+        values = self.settings
+        return {
+            "firmware": " ".join((self.dialect, self.version, self.options)).strip(),
+            "settings": " ".join(f"${n}={values[n]:g}" for n in wanted if n in values),
+        }
 
 
 @dataclass(frozen=True)
@@ -102,13 +113,15 @@ def _refuse_contradictions(axis: Axis, settings: StageSettings, index: int) -> N
         raise ConfigError(
             f"stage.travel_mm = {settings.travel_mm:g} is more than the board has: "
             f"{usable:g} mm of ${130 + index} = {axis.travel_mm:g} are left after stage.offset_mm "
-            f"and the pull-off at both ends; set it to at most {usable:g}"
+            f"and the pull-off at both ends; set stage.travel_mm to at most "
+            f"{at_most(usable)}"
         )
     fastest = axis.speed_mm_per_s
     if settings.speed_mm_per_s != "auto" and settings.speed_mm_per_s > fastest * (1 + 1e-9):
         raise ConfigError(
             f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g} is more than the board allows: "
-            f"${110 + index} is {fastest * 60:g} mm/min; set it to at most {fastest:g}"
+            f"${110 + index} is {fastest * 60:g} mm/min; set stage.speed_mm_per_s to at most "
+            f"{at_most(fastest)}"
         )
 
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf, log, log2, log10, sqrt
+from dataclasses import dataclass, replace
+from math import inf, log, log2, log10, nan, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,12 @@ class PowerReading:
     samples: int
     clipped_share: float
     """The share of samples with I or Q on the rails."""
+    noise_sigma_db: float = inf
+    """What the standard deviation would be if the window held nothing but noise (dB)."""
+    strongest: float = nan
+    """Of a tone: the power in the strongest band of the same width, wherever it is."""
+    strongest_hz: float = nan
+    """Where a band that holds the strongest line is centred, from the tuned frequency."""
 
     @property
     def dbfs(self) -> float:
@@ -103,11 +109,22 @@ def tone(
         band[np.argmin(np.abs(frequencies - offset_hz))] = True
     z = to_complex(samples)
     z = (z - z.mean())[: parts * length].reshape(parts, length)
-    spectra = np.fft.fft(z * hann, axis=1)[:, band]
+    spectra = np.square(np.abs(np.fft.fft(z * hann, axis=1)))
     scale = length * float(np.square(hann, dtype=float).sum())
-    powers = np.square(np.abs(spectra)).sum(axis=1).astype(float) / scale
+    powers = spectra[:, band].sum(axis=1).astype(float) / scale
     independent = max(1.0, parts * np.count_nonzero(band) / _HANN_BINS)
-    return _reading(powers, count, independent, clipped_share(samples))
+    reading = _reading(powers, count, independent, clipped_share(samples))
+    mean = spectra.mean(axis=0, dtype=float)
+    strongest = _strongest_band(mean, int(np.count_nonzero(band))) / scale
+    farthest = (sample_rate_hz - bandwidth_hz) / 2
+    strongest_hz = float(np.clip(frequencies[mean.argmax()], -farthest, farthest))
+    return replace(reading, strongest=strongest, strongest_hz=strongest_hz)
+
+
+def _strongest_band(spectrum: npt.NDArray[np.float64], width: int) -> float:
+    """The most that neighbouring bins sum up to; the spectrum is a circle."""
+    sums = np.cumsum(np.concatenate(([0.0], spectrum, spectrum[: width - 1])))
+    return float((sums[width:] - sums[:-width]).max())
 
 
 def _reading(
@@ -118,7 +135,8 @@ def _reading(
     if len(powers) >= 4 and power > 0:
         seen = float(powers.std(ddof=1)) / power / sqrt(len(powers))
         relative = max(relative, seen)
-    return PowerReading(power, DB_PER_NEPER * relative, count, clipped)
+    noise_sigma_db = DB_PER_NEPER / sqrt(independent)
+    return PowerReading(power, DB_PER_NEPER * relative, count, clipped, noise_sigma_db)
 
 
 def snr(power: float, noise: float) -> float:

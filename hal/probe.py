@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from macontrol.config.errors import HardwareError
+
+NO_SIGNAL = "no-signal"
+"""The reason of a power at the noise floor …"""
+TONE_LOST = "tone-lost"
+"""… and of one whose tone stands outside its band."""
+FLOOR_IS_MEASURED = "noise-floor"
+"""The reason of a slot in which a person had the noise floor measured: no fault."""
 
 
 class ProbeError(HardwareError):
@@ -29,7 +37,17 @@ class Measurement:
     uncertainty: float = float("nan")
     """Standard deviation of the reward; NaN if unknown."""
     reason: str = ""
-    """Why it is not valid, in a word: clipping, gap, overflow, stale …"""
+    """Why it is not valid, in a word: clipping, gap, overflow, stale …
+
+    Of a valid one at the noise floor: what it is if that lasts.
+    """
+    above_floor: float = inf
+    """How far the power stands above the noise floor, in multiples of what noise alone may show.
+
+    Below 1 there may be no signal; inf from a probe that has no noise floor.
+    """
+    hint: str = ""
+    """What a person may do about the reason."""
 
 
 class Probe(Protocol):

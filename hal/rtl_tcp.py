@@ -16,22 +16,33 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.errors import ConfigError
 from macontrol.config.probe_settings import ProbeSettings, split_address
 from macontrol.hal.clock import Clock
 from macontrol.hal.iq_ring import IQRing
 from macontrol.hal.probe import ProbeError
+from macontrol.hal.tuner_range import refuse_beyond
 
 _HEADER = struct.Struct(">4sII")
 _COMMAND = struct.Struct(">BI")
 _MAGIC = b"RTL0"
 _CHUNK_BYTES = 1 << 16
 # No call waits longer than this before it looks whether it should stop.
-_LOOK_EVERY_S = 0.25
+_POLL_INTERVAL_S = 0.25
 _LONGEST_CONNECT_S = 4.0
 
 FREQUENCY, SAMPLE_RATE, GAIN_MODE, GAIN, PPM, AGC = 0x01, 0x02, 0x03, 0x04, 0x05, 0x08
 
 TUNERS = {1: "E4000", 2: "FC0012", 3: "FC0013", 4: "FC2580", 5: "R820T", 6: "R828D"}
+RANGES_HZ: dict[int, tuple[tuple[float, float], ...]] = {
+    1: ((52e6, 2200e6),),
+    2: ((22e6, 948.6e6),),
+    3: ((22e6, 1100e6),),
+    4: ((146e6, 308e6), (438e6, 924e6)),
+    5: ((24e6, 1766e6),),
+    6: ((24e6, 1766e6),),
+}
+"""What each type of tuner receives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +103,10 @@ class RtlTcpStream:
                 self._address, min(timeout, _LONGEST_CONNECT_S)
             )
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(_LOOK_EVERY_S)
-            self.header = parse_header(self._read_header(connection, deadline, stop))
+            connection.settimeout(_POLL_INTERVAL_S)
+            self.header = header = parse_header(self._read_header(connection, deadline, stop))
+            ranges = RANGES_HZ.get(header.tuner_type, ())
+            refuse_beyond(self._settings.tuner_frequency_hz, ranges, f"{header.tuner} tuner")
             connection.sendall(b"".join(tuning_commands(self._settings)))
         except ConnectionRefusedError:
             self.close()
@@ -104,7 +117,7 @@ class RtlTcpStream:
             self.close()
             why = error.strerror or error
             raise ProbeError(f"no connection: {why}; correct --probe (probe.address)") from None
-        except ProbeError:
+        except (ConfigError, ProbeError):
             self.close()
             raise
 
@@ -135,7 +148,7 @@ class RtlTcpStream:
         return got
 
     def read(self, ring: IQRing, stop: threading.Event) -> None:
-        """Read samples into the ring until told to stop."""
+        """Read samples into the ring until `stop` is set."""
         connection, now = self._socket, self._clock.now
         if connection is None:
             raise ProbeError("it is not open")

@@ -20,7 +20,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite, isnan, nan, sqrt
+from math import inf, isfinite, isnan, nan
 from typing import Protocol
 
 import numpy as np
@@ -29,22 +29,22 @@ import numpy.typing as npt
 from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.iq_ring import IQRing, Samples
-from macontrol.hal.power import (
-    DB_PER_NEPER,
-    PowerReading,
-    rate_reward,
-    to_db,
-    tone,
-    wideband,
+from macontrol.hal.noise_floor import (
+    NoiseFloor,
+    given_floor,
+    implausible_rise,
+    mean_floor,
+    measurement_of,
 )
-from macontrol.hal.probe import Measurement, ProbeError
+from macontrol.hal.power import PowerReading, to_db, tone, wideband
+from macontrol.hal.probe import FLOOR_IS_MEASURED, Measurement, ProbeError
 
 # Back-off between attempts to reopen a stream; it starts anew after a stream that worked a while.
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 8.0
 _WORKED_S = 5.0
 # At least so often the worker looks for new requests and for ones that have waited too long.
-_LOOK_EVERY_S = 0.05
+_POLL_INTERVAL_S = 0.05
 # The noise floor is measured in pieces of this length.
 _FLOOR_PIECE_S = 0.25
 # So many of the latest measurements tell how soon one can be ready.
@@ -79,20 +79,6 @@ class IQStream(Protocol):
     def close(self) -> None:
         """Let go of the radio; harmless if it is not open."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class NoiseFloor:
-    """The power with the transmitter off."""
-
-    power: float
-    sigma_db: float
-    measured_at_s: float
-    """When, on the clock; NaN if it was given and not measured."""
-
-    @property
-    def dbfs(self) -> float:
-        return to_db(self.power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +166,7 @@ class SdrProbe:
         self._threads: list[threading.Thread] = []
         self._floor: NoiseFloor | None = None
         if settings.noise_floor != "measure":
-            self._floor = NoiseFloor(10.0 ** (settings.noise_floor / 10.0), 0.0, nan)
+            self._floor = given_floor(settings.noise_floor)
 
     @property
     def name(self) -> str:
@@ -191,6 +177,10 @@ class SdrProbe:
     def noise_floor(self) -> NoiseFloor | None:
         """Get the noise floor in use; None if none was measured or given."""
         return self._floor
+
+    def use_noise_floor(self, floor: NoiseFloor) -> None:
+        """Take a noise floor that was measured earlier, in place of the one in use."""
+        self._floor = floor
 
     def open(self) -> None:
         """Connect, tune and wait until the samples flow; raise ProbeError if they do not."""
@@ -277,7 +267,8 @@ class SdrProbe:
         """Measure the power with the transmitter off, from now on for some seconds.
 
         Not for the slot thread: it takes as long as it measures. Slots measured meanwhile are not
-        valid. A floor that cannot be measured leaves the earlier one in use.
+        valid. The previous floor stays in use if none can be measured, or if the new one is so
+        much higher that the transmitter must have been on.
         """
         seconds = self._settings.noise_floor_s if seconds is None else seconds
         begin = self._clock.now() + self._settings.guard_s
@@ -289,15 +280,15 @@ class SdrProbe:
             start = begin + k * length
             self._incoming.put(_Request(-1, start, start + length, reply))
         readings = [self._await_reply(reply, begin + seconds) for _ in range(pieces)]
-        power = sum(r.power * r.samples for r in readings) / sum(r.samples for r in readings)
-        if not power > 0:
+        floor, previous = mean_floor(readings, begin), self._floor
+        if not floor.power > 0:
             raise ProbeError(f"{self.name}: noise floor not measured: the radio sends only zeros")
-        sigma = sqrt(sum(r.sigma_db**2 for r in readings)) / pieces
-        if pieces > 1:
-            spread = sum((r.power / power - 1.0) ** 2 for r in readings) / (pieces - 1)
-            sigma = max(sigma, DB_PER_NEPER * sqrt(spread / pieces))
-        self._floor = NoiseFloor(power, sigma, begin)
-        return self._floor
+        if previous is not None:
+            why = implausible_rise(floor, previous, self._settings.floor_drift_db)
+            if why is not None:
+                raise ProbeError(f"{self.name}: noise floor not plausible: {why}")
+        self._floor = floor
+        return floor
 
     def _await_reply(
         self, reply: queue.SimpleQueue[PowerReading | str], end_s: float
@@ -372,10 +363,10 @@ class SdrProbe:
         pending: deque[_Request] = deque()
         while not self._stop.is_set():
             if pending:
-                self._ring.wait(min(r.end_s for r in pending), _LOOK_EVERY_S)
+                self._ring.wait(min(r.end_s for r in pending), _POLL_INTERVAL_S)
             else:
                 try:
-                    pending.append(self._incoming.get(timeout=5 * _LOOK_EVERY_S))
+                    pending.append(self._incoming.get(timeout=5 * _POLL_INTERVAL_S))
                 except queue.Empty:
                     continue
             while not self._incoming.empty():
@@ -453,10 +444,8 @@ class SdrProbe:
         if isinstance(outcome, str):
             return Measurement(request.slot, nan, False, reason=outcome)
         if request.start_s < quiet[1] and request.end_s > quiet[0]:
-            return Measurement(request.slot, nan, False, reason="noise-floor")
+            return Measurement(request.slot, nan, False, reason=FLOOR_IS_MEASURED)
         if floor is None:
             return Measurement(request.slot, nan, False, reason="no-noise-floor")
-        reward, sigma = rate_reward(
-            self._share, outcome.power, floor.power, outcome.sigma_db, floor.sigma_db
-        )
-        return Measurement(request.slot, reward, True, uncertainty=sigma)
+        drift_db = self._settings.floor_drift_db
+        return measurement_of(request.slot, outcome, floor, self._share, drift_db)

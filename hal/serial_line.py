@@ -33,7 +33,7 @@ _LEAST_WRITE_S = 0.05
 _PULSE_S = 0.05
 # How long the last bytes, which may be those that stop a motor, have to get out of the computer.
 _LAST_WORDS_S = 0.1
-_LOOK_EVERY_S = 0.002
+_POLL_INTERVAL_S = 0.002
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 
@@ -44,6 +44,10 @@ ControlLine: TypeAlias = Literal["assert", "clear", "pulse"]
 
 class LineError(StageError):
     """The port cannot be opened."""
+
+
+class LineBusyError(LineError):
+    """Another program has the port open."""
 
 
 class LineLostError(StageLostError):
@@ -123,11 +127,15 @@ class SerialLine:
             fcntl.ioctl(self._serial.fileno(), termios.TIOCEXCL)
         except (OSError, ValueError, termios.error) as error:  # it may vanish this very moment
             self.close()
-            raise LineError(_why_not_open(port, error)) from None
-        self.low_latency = self._ask_for_low_latency()
-        """Whether the driver was told to pass bytes on at once."""
-        if "pulse" in (dtr, rts):
-            self._pulse(dtr == "pulse", rts == "pulse")
+            raise _why_not_open(port, error) from None
+        try:
+            self.low_latency = self._ask_for_low_latency()
+            """Whether the driver passes bytes on at once."""
+            if "pulse" in (dtr, rts):
+                self._pulse(dtr == "pulse", rts == "pulse")
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def is_open(self) -> bool:
@@ -199,6 +207,9 @@ class SerialLine:
             with contextlib.suppress(OSError, TypeError, termios.error):
                 if not self._is_all_sent(self._clock.now() + last_words_s):
                     self._serial.reset_output_buffer()
+            # A pseudo-terminal stays exclusive after its last close, unlike a device.
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._serial.fileno(), termios.TIOCNXCL)
             with contextlib.suppress(OSError, TypeError):
                 self._serial.close()
 
@@ -206,7 +217,7 @@ class SerialLine:
         while self._serial.out_waiting > 0:
             if self._clock.now() >= until_s:
                 return False
-            self._clock.sleep_until(self._clock.now() + _LOOK_EVERY_S)
+            self._clock.sleep_until(self._clock.now() + _POLL_INTERVAL_S)
         return True
 
     def _require_open(self) -> None:
@@ -259,15 +270,17 @@ def open_with_back_off(
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def _why_not_open(port: str, error: Exception) -> str:
+def _why_not_open(port: str, error: Exception) -> LineError:
     code = getattr(error, "errno", None)
     if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
-        return f"{port} is in use by another program; `fuser {port}` tells which"
-    if code == errno.ENOENT:
-        return f"{port} does not exist; give --port one of those that `macontrol devices` lists"
-    if code in (errno.EACCES, errno.EPERM):
-        return f"{port} may not be opened by this user; `macontrol check --backend serial` says why"
-    # pyserial tells this number only in words.
-    if f"({errno.ENOTTY}, " in str(error) or not Path(port).is_char_device():
-        return f"{port} is no serial port; give --port one of those that `macontrol devices` lists"
-    return f"{port} cannot be opened: {error}"
+        return LineBusyError(f"{port} is in use by another program; `sudo fuser {port}` names it")
+    if code in (errno.ENOENT, errno.ENAMETOOLONG):
+        why = "does not exist; give --port one of those that `macontrol devices` lists"
+    elif code in (errno.EACCES, errno.EPERM):
+        why = "may not be opened by this user; `macontrol check --backend serial` says why"
+    # pyserial gives this number only in words.
+    elif f"({errno.ENOTTY}, " in str(error) or not Path(port).is_char_device():
+        why = "is no serial port; give --port one of those that `macontrol devices` lists"
+    else:
+        why = f"cannot be opened: {error}"
+    return LineError(f"{port} {why}")

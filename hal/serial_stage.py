@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from math import inf, isfinite, nan
-from statistics import median
 from typing import NoReturn, TypeVar
 
 from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.latency import AnswerTimes, Parts
 from macontrol.hal.serial_line import (
     Line,
     LineLostError,
@@ -84,7 +85,7 @@ class SerialStage(ABC):
         """Asked in the long waits of connecting, homing and recovering."""
         self._line: Line | None = None
         self._description: StageDescription | None = None
-        self._latencies_s: tuple[float, ...] = ()
+        self._answer_times = AnswerTimes()
         # What is known of the position. A lost stage must be recovered before it is homed.
         self._lost: str | None = "it is not connected"
         self._given_up: str | None = None
@@ -107,14 +108,20 @@ class SerialStage(ABC):
         return self._known(self._description)
 
     @property
-    def latencies_s(self) -> tuple[float, ...]:
-        """Get how long the board took to answer when it was connected."""
-        return self._latencies_s
+    @abstractmethod
+    def identity_parts(self) -> dict[str, str]:
+        """Get which board this is, in named parts; known once it is connected."""
 
     @property
-    def _usual_latency_s(self) -> float:
-        """The median: the hiccups of a busy computer are no property of the board."""
-        return median(self._latencies_s)
+    def answer_times(self) -> AnswerTimes:
+        """Get how long the board took to answer when it was connected."""
+        return self._answer_times
+
+    @property
+    def quickest_description(self) -> StageDescription:
+        """Get the description as it would be if every answer took as long as the quickest ones."""
+        latency_s = self._latency_from(self._answer_times.quickest)
+        return replace(self.description, latency_s=latency_s)
 
     @property
     def is_homed(self) -> bool:
@@ -164,9 +171,6 @@ class SerialStage(ABC):
                 if attempt == _MEETINGS:
                     raise
 
-    def _time_answers(self, deadline_s: float) -> None:
-        self._latencies_s = self._measure_latencies(deadline_s)
-
     @contextmanager
     def _handshake(self, why: str) -> Iterator[None]:
         """A stretch in which the position is unknown, and signs that say so are expected."""
@@ -195,8 +199,12 @@ class SerialStage(ABC):
         """Read who it is and its settings; give up on one that is another than before."""
 
     @abstractmethod
-    def _measure_latencies(self, deadline_s: float) -> tuple[float, ...]:
+    def _time_answers(self, deadline_s: float) -> None:
         """Time some questions that move nothing."""
+
+    @abstractmethod
+    def _latency_from(self, answers_s: Parts) -> float:
+        """What a move costs beside its motion and its settling (s), if answers take this long."""
 
     @abstractmethod
     def _describe(self) -> StageDescription:

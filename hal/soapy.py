@@ -10,16 +10,19 @@ import contextlib
 import importlib
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.errors import ConfigError
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.iq_ring import IQRing
 from macontrol.hal.probe import ProbeError
+from macontrol.hal.tuner_range import refuse_beyond
 
 _CHANNEL = 0
 _READ_TIMEOUT_US = 100_000
@@ -99,6 +102,17 @@ def _words(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
+def _ranges(ask: Callable[[int, int], Any], direction: int) -> list[tuple[float, float]]:
+    """The ranges that a device says it has; none if it does not say."""
+    try:
+        found = [
+            (float(each.minimum()), float(each.maximum())) for each in ask(direction, _CHANNEL)
+        ]
+    except (RuntimeError, TypeError):
+        return []
+    return [(low, high) for low, high in found if high > 0]
+
+
 class SoapyStream:
     """The IQ stream of the first channel of a SoapySDR device."""
 
@@ -135,34 +149,34 @@ class SoapyStream:
             advice = self._advice(soapy)
             self.close()
             raise ProbeError(f"cannot be set up: {_words(error)}; {advice}") from None
-        except ProbeError:
+        except (ConfigError, ProbeError):
             self.close()
             raise
 
     def _advice(self, soapy: Any) -> str:
         """What may be wrong with a device that does not take its settings."""
-        wanted, ranges = self._settings.sample_rate_hz, []
-        with contextlib.suppress(RuntimeError):
-            ranges = [
-                (float(each.minimum()), float(each.maximum()))
-                for each in self._device.getSampleRateRange(soapy.SOAPY_SDR_RX, _CHANNEL)
-            ]
+        wanted = self._settings.sample_rate_hz
+        ranges = _ranges(self._device.getSampleRateRange, soapy.SOAPY_SDR_RX)
         if not ranges or any(low <= wanted <= high for low, high in ranges):
             return "see probe.soapy_arguments, probe.soapy_stream and probe.sample_rate_hz"
         rates = ", ".join(
-            f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}" for low, high in ranges
+            f"{low:.12g}" if low == high else f"{low:.12g} to {high:.12g}" for low, high in ranges
         )
-        return f"set probe.sample_rate_hz, which is {wanted:,.0f}, to a rate that it has: {rates}"
+        nearest = (min(max(wanted, low), high) for low, high in ranges)
+        near = min(nearest, key=lambda rate: abs(rate - wanted))
+        return f"of the rates that it has ({rates}) set probe.sample_rate_hz to {near:.12g}"
 
     def _tune(self, soapy: Any, device: Any) -> None:
         settings, rx = self._settings, soapy.SOAPY_SDR_RX
         device.setSampleRate(rx, _CHANNEL, settings.sample_rate_hz)
         rate = device.getSampleRate(rx, _CHANNEL)
         if abs(rate / settings.sample_rate_hz - 1) > _RATE_TOLERANCE:
-            taken, wanted = f"{rate:,.0f}", f"{settings.sample_rate_hz:,.0f}"
+            taken, wanted = f"{rate:.12g}", f"{settings.sample_rate_hz:.12g}"
             raise ProbeError(
-                f"the radio takes {taken} samples a second, not {wanted}; {self._advice(soapy)}"
+                f"the radio takes {taken} samples per second, not {wanted}; {self._advice(soapy)}"
             )
+        frequencies = _ranges(device.getFrequencyRange, rx)
+        refuse_beyond(settings.tuner_frequency_hz, frequencies, "tuner")
         if settings.ppm and device.hasFrequencyCorrection(rx, _CHANNEL):
             device.setFrequencyCorrection(rx, _CHANNEL, float(settings.ppm))
         device.setFrequency(rx, _CHANNEL, settings.tuner_frequency_hz)
@@ -179,7 +193,7 @@ class SoapyStream:
             )
 
     def read(self, ring: IQRing, stop: threading.Event) -> None:
-        """Read samples into the ring until told to stop."""
+        """Read samples into the ring until `stop` is set."""
         if self._stream is None:
             raise ProbeError("it is not open")
         soapy, device, stream, now = load_soapy(), self._device, self._stream, self._clock.now

@@ -19,6 +19,7 @@ from math import ceil, floor, inf
 from macontrol.config.errors import ConfigError
 from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.latency import Parts, measure_until_stable
 from macontrol.hal.serial_line import Line, TrafficLog
 from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.stage import Arrival, StageDescription, StageError, StageLostError
@@ -46,7 +47,8 @@ _ATTEMPTS = 4
 # Somebody waits for the end when a lost stage is stopped.
 _BLIND_ATTEMPTS = 2
 _STOP_S = 5.0
-_LATENCY_SAMPLES = 8
+# In a batch; see hal/latency.py.
+_TIMED_QUESTIONS = 4
 # Silence for so long in the midst of a motion is looked into.
 _SILENCE_S = 1.0
 # How long a motion is left alone before it is looked at again, at the shortest and longest.
@@ -106,6 +108,10 @@ class ZaberStage(SerialStage):
     def identity(self) -> DeviceIdentity:
         """Get what the device says of itself; known once it is connected."""
         return self._known(self._identity)
+
+    @property
+    def identity_parts(self) -> dict[str, str]:
+        return self.identity.parts
 
     @property
     def axis(self) -> DeviceAxis:
@@ -205,14 +211,19 @@ class ZaberStage(SerialStage):
         self._axis = read_axis(identity, self._settings)
         self._identity = identity
 
-    def _measure_latencies(self, deadline_s: float) -> tuple[float, ...]:
+    def _time_answers(self, deadline_s: float) -> None:
         """Time questions for the position, which are as long as moves."""
-        samples = []
-        for _ in range(_LATENCY_SAMPLES):
+
+        def measure() -> Parts:
             asked = self._clock.now()
             self._get_whole("pos", deadline_s)
-            samples.append(self._clock.now() - asked)
-        return tuple(samples)
+            return (self._clock.now() - asked,)
+
+        self._answer_times = measure_until_stable(measure, _TIMED_QUESTIONS)
+
+    def _latency_from(self, answers_s: Parts) -> float:
+        """Its flags are asked for, the move is sent, and the last look may be just too early."""
+        return 3 * answers_s[0] + _PLANNING_S + _SHORTEST_LOOK_S
 
     def _describe(self) -> StageDescription:
         axis, settings = self.axis, self._settings
@@ -229,9 +240,7 @@ class ZaberStage(SerialStage):
             step_mm=step,
             speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
-            # Its flags are asked for, the move is sent, and the last look may just have been
-            # too early.
-            latency_s=3 * self._usual_latency_s + _PLANNING_S + _SHORTEST_LOOK_S,
+            latency_s=self._latency_from(self._answer_times.usual),
             settling_s=settings.settling_s,
             tolerance_mm=max((_NEAR - 0.5) * step, 1e-3),
         )

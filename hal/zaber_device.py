@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from macontrol.config.errors import ConfigError
+from macontrol.config.rounding import at_most
 from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.stage import LONGEST_HOMING_S
 
@@ -37,6 +38,16 @@ class DeviceIdentity:
     accel: int
     approach: int
     """Its speed towards the home sensor, in the unit of `maxspeed`."""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The firmware, the device, and the settings on which its positions depend."""
+        return {
+            "firmware": self.firmware,
+            "device": f"{self.device_id}, serial number {self.serial}",
+            "settings": f"resolution={self.resolution} limit.min={self.low} "
+            f"limit.max={self.high} maxspeed={self.maxspeed} accel={self.accel}",
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +135,8 @@ def _refuse_contradictions(
     if settings.travel_mm != "auto" and settings.travel_mm > usable + 1e-6:
         raise ConfigError(
             f"stage.travel_mm = {settings.travel_mm:g} is more than the device has: {usable:g} mm "
-            f"are left after stage.offset_mm ({limits}); set it to at most {usable:g}"
+            f"are left after stage.offset_mm ({limits}); set stage.travel_mm to at most "
+            f"{at_most(usable)}"
         )
     if settings.speed_mm_per_s == "auto":
         return
@@ -132,7 +144,8 @@ def _refuse_contradictions(
     if settings.speed_mm_per_s > fastest * (1 + 1e-9):
         raise ConfigError(
             f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g} is more than the device allows: "
-            f"its maxspeed is {identity.maxspeed}; set it to at most {fastest:g}"
+            f"its maxspeed is {identity.maxspeed}; set stage.speed_mm_per_s to at most "
+            f"{at_most(fastest)}"
         )
     if _version(identity.firmware) < _SPEED_OF_A_MOVE:
         raise ConfigError(

@@ -6,7 +6,7 @@ the actuator is. Nothing outside this room knows that it is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -129,6 +129,11 @@ class SimulatedBench:
     @property
     def probe(self) -> Probe:
         return self._probe
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """A simulated world is made of its config and seed, which a run file compares anyway."""
+        return {"bench": "simulated"}
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
         """The paper's survey: a frozen snapshot of the channel at slot 0, with noise."""

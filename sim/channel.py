@@ -129,6 +129,8 @@ class Channel:
         angle = self._ahead.angle[self._row][:, np.newaxis] + self._drift.sub_ray_offset
         self._phase: Complexes = 2j * math.pi * np.cos(angle).ravel()
         self._weight: Complexes = np.repeat(self._ahead.gain[self._row] / self._rays, self._rays)
+        if self._drift.sub_ray_turn is not None:
+            self._weight *= self._drift.sub_ray_turn.ravel()
 
     def _line_of_sight(self, position: float) -> float:
         """`blockage_amplitude` for one position, without the overhead of arrays."""
@@ -149,7 +151,7 @@ def reward_rows(config: Config, seed: int, slots: int) -> Floats:
     drift = Drift(config, seed)
     geometry = drift.take(slots)
     first = _first_of_equals(geometry)
-    expansion = _Expansion(config, drift.sub_ray_offset)
+    expansion = _Expansion(config, drift.sub_ray_offset, drift.sub_ray_turn)
     if len(first) == slots:
         rows = np.empty((slots, config.grid_size))
         expansion.fill(rows, geometry)
@@ -178,16 +180,23 @@ def _first_of_equals(geometry: Geometry) -> NDArray[np.intp]:
 class _Expansion:
     """The Jacobi–Anger expansion on the grid, for the sub-rays of one realization."""
 
-    def __init__(self, config: Config, sub_ray_offset: Floats) -> None:
+    def __init__(self, config: Config, sub_ray_offset: Floats, turn: Complexes | None) -> None:
         self._config = config
         self._grid = grid(config)
         self._order, self._basis = _basis(config.physical.region_length, config.grid_size)
         self._evens = (len(self._order) + 1) // 2
-        # (1/R) Σ_j cos k(θ + δ_j) = |m_k| cos(kθ + arg m_k), m_k = (1/R) Σ_j exp(jkδ_j).
+        # Aligned: (1/R) Σ_j cos k(θ + δ_j) = |m_k| cos(kθ + arg m_k), m_k = (1/R) Σ_j exp(jkδ_j).
+        # Turned by u_j: (1/R) Σ_j u_j cos k(θ + δ_j) = a_k cos kθ − b_k sin kθ, with the complex
+        # a_k = (1/R) Σ_j u_j cos kδ_j and b_k = (1/R) Σ_j u_j sin kδ_j.
         phases = np.multiply.outer(sub_ray_offset, self._order)
-        mean: Complexes = np.exp(1j * phases).mean(axis=1)
-        self._mean_size = np.abs(mean)
-        self._mean_phase = np.angle(mean)
+        self._turned = turn is not None
+        if turn is None:
+            mean: Complexes = np.exp(1j * phases).mean(axis=1)
+            self._mean_size = np.abs(mean)
+            self._mean_phase = np.angle(mean)
+        else:
+            self._mean_cosine = (turn[..., np.newaxis] * np.cos(phases)).mean(axis=1)
+            self._mean_sine = (turn[..., np.newaxis] * np.sin(phases)).mean(axis=1)
 
     def fill(self, rows: Floats, geometry: Geometry) -> None:
         """Write the reward over the grid into `rows`, one row for each row of the geometry."""
@@ -202,27 +211,12 @@ class _Expansion:
 
     def _block(self, geometry: Geometry, real: Floats, imag: Floats, path: Floats) -> Floats:
         """The reward over the grid for a block of slots, in one of the work arrays."""
-        config, evens, basis = self._config, self._evens, self._basis
-        cosine = np.multiply.outer(geometry.angle, self._order)
-        cosine += self._mean_phase
-        np.cos(cosine, out=cosine)
-        cosine *= self._mean_size
-        if not is_blocked(config):
-            self._sum_paths(geometry.gain, cosine, real, imag)
+        config = self._config
+        if self._turned:
+            response = self._turned_response(geometry.angle)
+            self._fill_turned(geometry, response, real, imag, path)
         else:
-            # |h| does not change when all paths turn together: the line of sight becomes real.
-            gain = geometry.gain
-            size = np.abs(gain[:, :1])
-            turn = np.divide(
-                gain[:, :1].conj(), size, out=np.ones_like(gain[:, :1]), where=size > 0
-            )
-            self._sum_paths(gain[:, 1:] * turn, cosine[:, 1:], real, imag)
-            factor = blockage_amplitude(config, self._grid, geometry.shadow[:, np.newaxis])
-            sight = size * cosine[:, 0]
-            for part, orders in ((real, slice(None, evens)), (imag, slice(evens, None))):
-                np.matmul(sight[:, orders], basis[orders], out=path)
-                path *= factor
-                part += path
+            self._fill_aligned(geometry, self._aligned_response(geometry.angle), real, imag, path)
         real *= real
         imag *= imag
         real += imag
@@ -232,14 +226,68 @@ class _Expansion:
         real *= config.physical.transmission_share
         return real
 
-    def _sum_paths(self, gain: Complexes, cosine: Floats, real: Floats, imag: Floats) -> None:
-        """Write the sum of the paths into `real` and `imag`: even orders are real, odd ones j×."""
+    def _aligned_response(self, angle: Floats) -> Floats:
+        """The weight of every order of every path at unit gain: real for aligned sub-rays."""
+        cosine = np.multiply.outer(angle, self._order)
+        cosine += self._mean_phase
+        np.cos(cosine, out=cosine)
+        cosine *= self._mean_size
+        return cosine
+
+    def _turned_response(self, angle: Floats) -> Complexes:
+        """The same for sub-rays of random phases: complex."""
+        phase = np.multiply.outer(angle, self._order)
+        return np.asarray(np.cos(phase) * self._mean_cosine - np.sin(phase) * self._mean_sine)
+
+    def _fill_aligned(
+        self, geometry: Geometry, response: Floats, real: Floats, imag: Floats, path: Floats
+    ) -> None:
+        """Write h over the grid into `real` and `imag`, up to one common phase per slot."""
+        config, evens, basis = self._config, self._evens, self._basis
+        if not is_blocked(config):
+            self._sum_paths(geometry.gain, response, real, imag)
+            return
+        # |h| does not change when all paths turn together: the line of sight becomes real.
+        gain = geometry.gain
+        size = np.abs(gain[:, :1])
+        turn = np.divide(gain[:, :1].conj(), size, out=np.ones_like(gain[:, :1]), where=size > 0)
+        self._sum_paths(gain[:, 1:] * turn, response[:, 1:], real, imag)
+        factor = blockage_amplitude(config, self._grid, geometry.shadow[:, np.newaxis])
+        sight = size * response[:, 0]
+        for part, orders in ((real, slice(None, evens)), (imag, slice(evens, None))):
+            np.matmul(sight[:, orders], basis[orders], out=path)
+            path *= factor
+            part += path
+
+    def _fill_turned(
+        self, geometry: Geometry, response: Complexes, real: Floats, imag: Floats, path: Floats
+    ) -> None:
+        """Write h over the grid into `real` and `imag`."""
+        if not is_blocked(self._config):
+            self._sum_paths(geometry.gain, response, real, imag)
+            return
+        self._sum_paths(geometry.gain[:, :1], response[:, :1], real, imag)
+        factor = blockage_amplitude(self._config, self._grid, geometry.shadow[:, np.newaxis])
+        scattered = self._parts(geometry.gain[:, 1:], response[:, 1:])
+        for sight, rest in zip((real, imag), scattered, strict=True):
+            sight *= factor
+            sight += np.matmul(rest, self._basis, out=path)
+
+    def _sum_paths(
+        self, gain: Complexes, response: Floats | Complexes, real: Floats, imag: Floats
+    ) -> None:
+        """Write the sum of the paths into `real` and `imag`."""
+        for out, part in zip((real, imag), self._parts(gain, response), strict=True):
+            np.matmul(part, self._basis, out=out)
+
+    def _parts(self, gain: Complexes, response: Floats | Complexes) -> tuple[Floats, Floats]:
+        """The paths' summed weight of every order in Re h and in Im h: odd orders are times j."""
         evens = self._evens
-        weight = np.einsum("tl,tlk->tk", gain, cosine)
-        parts = np.concatenate((weight.real[:, :evens], -weight.imag[:, evens:]), axis=1)
-        np.matmul(parts, self._basis, out=real)
-        parts = np.concatenate((weight.imag[:, :evens], weight.real[:, evens:]), axis=1)
-        np.matmul(parts, self._basis, out=imag)
+        weight = np.einsum("tl,tlk->tk", gain, response)
+        return (
+            np.concatenate((weight.real[:, :evens], -weight.imag[:, evens:]), axis=1),
+            np.concatenate((weight.imag[:, :evens], weight.real[:, evens:]), axis=1),
+        )
 
 
 @lru_cache(maxsize=2)

@@ -33,6 +33,7 @@ class Streams(NamedTuple):
     survey_noise: np.random.Generator
     change_point: np.random.Generator
     change: np.random.Generator
+    sub_ray_phase: np.random.Generator
 
     @classmethod
     def from_seed(cls, seed: int) -> Streams:
@@ -75,6 +76,8 @@ class Drift:
             (paths, config.channel.sub_rays)
         )
         """Angle offsets of the sub-rays of each path in radians, fixed for the realization."""
+        self.sub_ray_turn = _sub_ray_turns(config, streams.sub_ray_phase)
+        """Complex factor of each sub-ray on its path's gain / sub_rays; None: they are aligned."""
         self.slot = 0
         """The last slot that was taken."""
 
@@ -175,6 +178,19 @@ class Drift:
             keep * held.gain + math.sqrt(1.0 - keep * keep) * fresh,
             self._shadow_limit * stream.random(1),
         )
+
+
+def _sub_ray_turns(config: Config, stream: np.random.Generator) -> Complexes | None:
+    """√R·exp(jψ) with ψ uniform on [0, 2π) for each of the R sub-rays of each path.
+
+    With the root, sub-rays of random phases keep the mean power of their path, since powers add;
+    aligned ones keep it at x = 0, where amplitudes add.
+    """
+    if config.channel.sub_ray_phases == "aligned":
+        return None
+    shape = (len(config.channel.path_powers), config.channel.sub_rays)
+    phase = 2 * math.pi * stream.random(shape)
+    return np.asarray(math.sqrt(config.channel.sub_rays) * np.exp(1j * phase))
 
 
 def _complex_normal(stream: np.random.Generator, slots: int, paths: int) -> Complexes:

@@ -7,7 +7,7 @@ to answer it with, so that a run can be held to account for every one of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isnan, nan
 
 import numpy as np
@@ -172,6 +172,10 @@ class FaultyBackend:
     @property
     def probe(self) -> Probe:
         return self._probe
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return self._backend.identity
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float] | None:
         return self._backend.prior_survey(positions_mm)

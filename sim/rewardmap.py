@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config import Config
+from macontrol.config import Config, stored_config
+from macontrol.config.atomic_file import atomic_file
 from macontrol.config.errors import DataError
-from macontrol.config.whole_file import whole_file
+from macontrol.config.input_file import check_archive
 from macontrol.sim.channel import reward_rows, survey_rewards
 from macontrol.sim.drift import Streams
 
@@ -59,10 +60,7 @@ class RewardMap:
             arrays["seed"] = np.array(seed)
         if config is not None:
             arrays["config"] = np.array(config.model_dump_json())
-        with (
-            whole_file(Path(path), "the reward map was not written") as part,
-            part.open("wb") as file,
-        ):
+        with atomic_file(Path(path), "the reward map was not written") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
 
@@ -139,6 +137,28 @@ def load_map(path: Path | str, config: Config) -> RewardMap:
     return RewardMap(reward, noise, np.clip(position, 0.0, length), seen)
 
 
+def map_config(path: Path | str) -> Config | None:
+    """The config that a map was made with, if the file keeps one."""
+    check_archive(Path(path))
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            return None
+        with archive:
+            if "config" not in archive.files:
+                return None
+            text = str(archive["config"])
+    except Exception:  # numpy may raise anything over a damaged archive
+        return None  # `load_map` says what is wrong with the file
+    try:
+        return stored_config(text)
+    except DataError as error:
+        raise DataError(
+            f"{path}: the config in it cannot be used: {error}; "
+            "give --preset, and --config or --set, to replay the map without it"
+        ) from None
+
+
 def cumulative_variation(reward: Floats) -> Floats:
     """V_T of eq. (variation) for T = 1, 2, …: the drift that the first T slots accumulate."""
     steps = np.zeros(len(reward))
@@ -160,6 +180,7 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Floats]:
     fitting = "a reward map is an npz archive with the arrays " + ", ".join(names)
     arrays: dict[str, Floats] = {}
     name = ""
+    check_archive(path)
     try:
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
@@ -178,12 +199,12 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Floats]:
                     wrong = f"is of type {array.dtype}, not of real numbers"
                     raise _unfit(path, name, wrong, "store it as float64")
                 arrays[name] = array.astype(np.float64, copy=False)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file; {fitting}") from error
+    except DataError:
+        raise
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: cannot be read as a reward map: {error}; {fitting}") from error
-    except (ValueError, RuntimeError, MemoryError) as error:
-        # numpy's word for pickled objects, for headers that make no sense, and for any other file.
+    except Exception as error:
+        # numpy may raise anything over pickled objects, damaged headers and any other file.
         if not name:
             raise DataError(f"{path}: is no npz archive; {fitting}") from error
         raise DataError(

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from math import exp2, inf, isfinite, nan
+from math import ceil, exp2, floor, inf, isfinite, nan
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.config.rf_plan import received_hz
 from macontrol.hal import Clock
 from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.boards.zaber import MICROSTEP_MM, VirtualZaber
@@ -28,6 +29,10 @@ from macontrol.sim.virtual_radio import DEBIAN_BLOCK_BYTES, VirtualRadio
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
+GUIDE_SETTINGS: dict[int, float] = {20: 1, 22: 1, 27: 2, 100: 80, 110: 12000, 120: 2000, 130: 300}
+"""The GRBL settings of docs/bench-guide.md."""
+GUIDE_ZABER_MM = 150.0
+"""The travel of the Zaber stage of docs/bench-guide.md."""
 
 Fault: TypeAlias = Callable[["VirtualBench", float], None]
 
@@ -119,6 +124,7 @@ class VirtualBench:
         self.radio = VirtualRadio(
             self.world.power_at,
             noise_power=10 ** (NOISE_DBFS / 10),
+            carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
             host=host,
             port=port,
             block_bytes=block_bytes,
@@ -187,9 +193,10 @@ FAULTS: dict[str, Fault] = {
     "clip": lambda bench, amount: bench.radio.clip(amount),
     "mute": lambda bench, _: _transmit(bench, False),
     "unmute": lambda bench, _: _transmit(bench, True),
+    "detune": lambda bench, amount: bench.radio.detune(amount),
 }
-"""What can go wrong, by name, with a number (millimetres or seconds) where one is needed."""
-UNITS = {"lose": "MM", "slow": "S", "stall": "S", "clip": "S"}
+"""What can go wrong, by name, with a number in its unit where one is needed."""
+UNITS = {"lose": "MM", "slow": "S", "stall": "S", "clip": "S", "detune": "HZ"}
 
 
 def parse_command(command: str) -> tuple[str, float]:
@@ -203,29 +210,39 @@ def parse_command(command: str) -> tuple[str, float]:
     except ValueError:
         amount = nan
     if not isfinite(amount):
-        raise ValueError(f"{text!r} is not a number of millimetres or seconds")
+        raise ValueError(f"{text!r} is not a number of millimetres, seconds or hertz")
     if amount < 0 and UNITS.get(name) == "S":
         raise ValueError(f"{text} is no length of time")
     return name, amount
 
 
 def _virtual_stage(config: Config, clock: Clock, link: Path | None) -> VirtualGrbl | VirtualZaber:
-    """A stage with the actuator of a config, and some more rail than it uses."""
-    physical, spare_mm = config.physical, 20.0
+    """The stage of the bench guide, with the actuator of a config.
+
+    Its rail is longer only where `stage.travel_mm` asks for that, so that what does not fit the
+    guide's rail does not fit here either.
+    """
+    physical, stage = config.physical, config.stage
     speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
     acceleration, step = physical.acceleration_m_per_s2, physical.step_mm
-    travel_mm = config.rail_mm + config.stage.offset_mm + spare_mm
-    if config.stage.driver == "grbl":
-        board = {110: speed_mm_per_s * 60, 130: travel_mm}
+    asked_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
+    if stage.driver == "grbl":
+        board = {
+            **GUIDE_SETTINGS,
+            110: speed_mm_per_s * 60,
+            130: max(GUIDE_SETTINGS[130], asked_mm + 2 * GUIDE_SETTINGS[27]),
+        }
         if acceleration != "ideal":
             board[120] = acceleration * 1e3
         if step != "ideal":
             board[100] = 1 / step
         return VirtualGrbl(clock, link=link, settings=board)
-    microstep = config.stage.microstep_mm
+    microstep = stage.microstep_mm
     microstep_mm = MICROSTEP_MM if microstep == "unknown" else microstep
     device = {
-        "limit.max": float(round(travel_mm / microstep_mm)),
+        "limit.max": float(
+            max(floor(GUIDE_ZABER_MM / microstep_mm), ceil(asked_mm / microstep_mm))
+        ),
         "maxspeed": float(round(speed_mm_per_s / microstep_mm * 1.6384)),
     }
     if acceleration != "ideal":

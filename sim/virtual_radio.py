@@ -3,7 +3,7 @@
 It sends unsigned 8-bit IQ in real time: a tone whose power follows a function of time, in noise of
 a given floor. It serves one client at a time, in blocks of Debian's size unless told otherwise,
 and can be made to misbehave: stall, lose samples, hang up, overdrive, keep clients waiting, greet
-them wrongly.
+them wrongly; and the transmitter can be switched off or detuned.
 
 The function is asked, in order, for the power at each millisecond that has just passed: as a rule
 some 4 ms back, and further while the client does not read.
@@ -42,7 +42,7 @@ _PIECE_S = 4e-3
 _OVERDRIVE = 1000.0
 _ROUNDING_POWER = 2 / 12 / 127.5**2
 """What rounding to bytes adds to the noise: a twelfth of a squared level, in I and in Q."""
-_LOOK_EVERY_S = 0.1
+_POLL_INTERVAL_S = 0.1
 
 
 class _Monotonic:
@@ -96,6 +96,7 @@ class VirtualRadio:
         self._power = power
         self._noise_amplitude = np.float32(max(noise_power - _ROUNDING_POWER, 0.0) ** 0.5)
         self._carrier_hz = carrier_hz
+        self._detuned_hz = 0.0
         self._block = max(1, block_bytes // 2)
         self._quiet_first_s = quiet_first_s
         self._is_new_run = is_new_run
@@ -172,13 +173,17 @@ class VirtualRadio:
         """Drive the samples of the coming seconds into the rails."""
         self._clipped_until_s = self._clock.now() + seconds
 
+    def detune(self, hertz: float) -> None:
+        """Shift the transmitter by this from its frequency, as an oscillator that drifted."""
+        self._detuned_hz = hertz
+
     # The server
 
     def _serve(self) -> None:
-        self._listener.settimeout(_LOOK_EVERY_S)
+        self._listener.settimeout(_POLL_INTERVAL_S)
         while not self._stop.is_set():
             if self.busy:
-                self._stop.wait(_LOOK_EVERY_S / 4)
+                self._stop.wait(_POLL_INTERVAL_S / 4)
                 continue
             try:
                 client, _ = self._listener.accept()
@@ -195,7 +200,7 @@ class VirtualRadio:
 
     def _serve_client(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.settimeout(_LOOK_EVERY_S)
+        client.settimeout(_POLL_INTERVAL_S)
         client.sendall(self.header)
         now = self._clock.now
         self._awaits_run = self._is_new_run()
@@ -215,7 +220,7 @@ class VirtualRadio:
             due = begin + piece / rate
             if made == self._block:
                 due = max(epoch + (count + made) / rate, self._stalled_until_s)
-            wait = min(max(0.0, due - now()), _LOOK_EVERY_S)
+            wait = min(max(0.0, due - now()), _POLL_INTERVAL_S)
             if select.select([client], [], [], wait)[0]:
                 more = client.recv(4096)
                 if not more:
@@ -291,6 +296,7 @@ class VirtualRadio:
         tuning = self.tuning
         rate = tuning.sample_rate_hz
         offset = rate / 8 if self._carrier_hz is None else self._carrier_hz - tuning.frequency_hz
+        offset += self._detuned_hz
         if abs(offset) >= rate / 2:
             return np.zeros(count, np.complex64)
         turns = round(offset / rate * _TONE_TABLE)

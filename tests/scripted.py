@@ -147,6 +147,9 @@ class ScriptedPolicy:
     def observe(self, slot: int, position: float, reward: float) -> None:
         self.seen.append((slot, position, reward))
 
+    def withdraw(self, slot: int) -> None:
+        self.seen = [sample for sample in self.seen if sample[0] != slot]
+
     def decide(self, slot: int, position: float) -> Decision:
         if slot in self.decides:
             wish = self.decides[slot](self, slot, position)
@@ -162,7 +165,7 @@ class Kept(Recorder):
     def __init__(self) -> None:
         self.items: list[SlotRecord | Event | LateReward] = []
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         self.items.append(item)
 
     @property

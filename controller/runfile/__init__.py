@@ -1,15 +1,16 @@
-"""Run files: one SQLite file a run, written off the slot thread, read by whoever asks later."""
+"""Run files: one SQLite file per run, written off the slot thread, read later."""
 
 from macontrol.controller.runfile.files import (
     default_run_folder,
-    latest_run,
     new_run_path,
+    runs_in,
+    runs_named,
     set_aside,
 )
 from macontrol.controller.runfile.header import RunHeader, Sample
 from macontrol.controller.runfile.reader import OpenRun, Run, read_run
 from macontrol.controller.runfile.recorder import RunFileRecorder
-from macontrol.controller.runfile.resume import NoResume, Resume, find_resume
+from macontrol.controller.runfile.resume import NoResume, Resume, find_resume, find_resume_among
 
 __all__ = [
     "NoResume",
@@ -21,8 +22,10 @@ __all__ = [
     "Sample",
     "default_run_folder",
     "find_resume",
-    "latest_run",
+    "find_resume_among",
     "new_run_path",
     "read_run",
+    "runs_in",
+    "runs_named",
     "set_aside",
 ]

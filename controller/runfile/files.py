@@ -10,12 +10,14 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from macontrol.config.atomic_file import regular_target
 from macontrol.config.errors import DataError, InputOutputError
-from macontrol.controller.runfile.lock import FileLock, failed
+from macontrol.controller.runfile.lock import NOT_THERE, FileLock, failed
 from macontrol.controller.runfile.reader import OpenRun
 from macontrol.controller.runfile.schema import APPLICATION_ID
 
 SUFFIX = ".sqlite"
+_LONGEST_STEM = 120  # a file's name has at most 255 characters, some of them for the date
 
 
 def default_run_folder() -> Path:
@@ -24,7 +26,13 @@ def default_run_folder() -> Path:
         return Path(service)
     # The convention has it that a relative path is to be ignored.
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "macontrol"
+    return (state if state.is_absolute() else _home() / ".local" / "state") / "macontrol"
+
+
+def _home() -> Path:
+    """The user's home folder; the root folder for a user who has none, as in a container."""
+    home = Path(os.path.expanduser("~"))
+    return home if home.is_absolute() else Path("/")
 
 
 def new_run_path(folder: Path, stage: str, started_wall_s: float) -> Path:
@@ -36,17 +44,25 @@ def new_run_path(folder: Path, stage: str, started_wall_s: float) -> Path:
     return _unused(folder / f"{file_stem(stage)}{SUFFIX}", _stamp(started_wall_s))
 
 
-def latest_run(folder: Path, stage: str) -> Path | None:
-    """The run of this stage that was written last, if the folder holds any that can be read."""
+def runs_in(folder: Path, stage: str) -> list[Path]:
+    """The run files in a folder that are named after a stage, the last written first."""
+    return _stamped(folder / f"{file_stem(stage)}{SUFFIX}")
+
+
+def runs_named(path: Path) -> list[Path]:
+    """The run file of this name, and then those that were set aside from it, newest first."""
+    found = [path] if os.path.isfile(path) else []
+    return found + _stamped(path)
+
+
+def _stamped(path: Path) -> list[Path]:
+    """The files that `_names` can have named, the last written first."""
+    name = re.compile(rf"{re.escape(path.stem)}-\d{{8}}T\d{{6}}Z(-\d+)?{re.escape(path.suffix)}")
     try:
-        found = list(folder.glob(f"{file_stem(stage)}-*{SUFFIX}"))
+        found = [file for file in path.parent.iterdir() if name.fullmatch(file.name)]
     except OSError:
-        return None
-    for path in sorted(found, key=_last_written, reverse=True):
-        with suppress(DataError, InputOutputError), OpenRun(path) as run:
-            if run.header.stage == stage:
-                return path
-    return None
+        return []
+    return sorted(found, key=last_written, reverse=True)
 
 
 def set_aside(path: Path | str) -> Path | None:
@@ -55,7 +71,7 @@ def set_aside(path: Path | str) -> Path | None:
     Returns its new name; None if there was nothing. Refused if a run is being written there, or
     if what is there is not a run file.
     """
-    path = Path(path)
+    path = regular_target(Path(path), NOT_THERE)
     while True:
         try:
             lock = FileLock(path)
@@ -73,7 +89,10 @@ def set_aside(path: Path | str) -> Path | None:
 
 
 def _rename(path: Path, lock: FileLock) -> Path | None:
-    start = os.pread(lock.descriptor, 100, 0)
+    try:
+        start = os.pread(lock.descriptor, 100, 0)
+    except OSError as error:
+        raise failed(path, error) from error
     if not start:
         path.unlink()
         return None
@@ -121,8 +140,9 @@ def _held(path: Path) -> str:
 
 
 def file_stem(stage: str) -> str:
-    """A stage's name as a part of a file's, as in "dev-ttyUSB0"."""
-    return re.sub(r"[^A-Za-z0-9._]+", "-", stage).strip("-.") or "run"
+    """A stage's name as a part of a file's, as in "dev-ttyUSB0"; the end of it if it is long."""
+    plain = re.sub(r"[^A-Za-z0-9._]+", "-", stage)
+    return plain[-_LONGEST_STEM:].strip("-.") or "run"
 
 
 def _stamp(wall_s: float) -> str:
@@ -142,7 +162,8 @@ def _names(path: Path, stamp: str) -> Iterator[Path]:
         number += 1
 
 
-def _last_written(path: Path) -> float:
+def last_written(path: Path) -> float:
+    """When a run file or its log was last written, in seconds of UTC since 1970; 0 if unknown."""
     times = [0.0]
     for file in (path, path.with_name(path.name + "-wal")):
         with suppress(OSError):

@@ -8,18 +8,20 @@ import platform
 import socket
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
-import scipy
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from macontrol import __version__
-from macontrol.config import Config
+from macontrol.config import Config, stored_config
 from macontrol.config.errors import DataError
+from macontrol.config.schema import LARGEST_SEED
 from macontrol.controller.survey import Survey
 
 ClockName: TypeAlias = Literal["monotonic", "virtual"]
@@ -55,6 +57,8 @@ class RunHeader:
     window: Sequence[Sample] = ()
     """What a resumed run took over from the one before it, oldest first."""
     resumed_from: str | None = None
+    identity: dict[str, str] | None = None
+    """Which bench it was, in named parts; None in files of earlier versions."""
     version: str = __version__
     host: str = ""
     pid: int = 0
@@ -79,6 +83,7 @@ class RunHeader:
         clock: ClockName = "monotonic",
         window: Sequence[Sample] = (),
         resumed_from: str | None = None,
+        identity: Mapping[str, str] | None = None,
     ) -> RunHeader:
         """The header of a run that this process begins."""
         return cls(
@@ -94,12 +99,13 @@ class RunHeader:
             clock=clock,
             window=tuple(window),
             resumed_from=resumed_from,
+            identity=None if identity is None else dict(identity),
             host=socket.gethostname(),
             pid=os.getpid(),
             boot_id=this_boot(),
             python=platform.python_version(),
             numpy=np.__version__,
-            scipy=scipy.__version__,
+            scipy=version("scipy"),
             sqlite=sqlite3.sqlite_version,
         )
 
@@ -107,11 +113,11 @@ class RunHeader:
     def config(self) -> Config:
         """The run's config; a DataError if this version does not understand it any more."""
         try:
-            return Config.model_validate_json(self.config_json)
-        except ValidationError as error:
+            return stored_config(self.config_json)
+        except DataError as error:
             raise DataError(
-                f"the run's config does not fit macontrol {__version__} ({error.error_count()} "
-                f"values differ in kind); use macontrol {self.version}, which wrote it"
+                f"the run's config does not fit macontrol {__version__}: {error}; "
+                f"use macontrol {self.version}, which wrote it"
             ) from None
 
     @property
@@ -130,28 +136,52 @@ class RunHeader:
             **{name: getattr(self, name) for name in _PLAIN},
             "window": [[int(s.slot), float(s.position), float(s.reward)] for s in self.window],
             "survey": survey
-            and {"position": survey.position.tolist(), "reward": survey.reward.tolist()},
+            and {
+                "position": survey.position.tolist(),
+                "reward": survey.reward.tolist(),
+                "noise_variance": survey.noise_variance,
+                "walked_wall_s": survey.walked_wall_s,
+            },
         }
         rows = [(key, json.dumps(value)) for key, value in values.items()]
         return [*rows, ("config", self.config_json)]
 
     @classmethod
     def from_rows(cls, rows: Mapping[str, str]) -> RunHeader:
-        """The header from its stored keys; if it is not one, whatever Python raises then."""
-        values = {name: json.loads(rows[name]) for name in _PLAIN if name in rows}
-        survey = json.loads(rows.get("survey", "null"))
+        """The header from its stored keys; a DataError that says what is wrong with it."""
+        if missing := [name for name in _REQUIRED if name not in rows]:
+            raise DataError(f"its header has no {missing[0]}")
+        _parse("config", rows["config"])
+        values = {name: _parse(name, rows[name]) for name in _PLAIN if name in rows}
+        if not 0 <= values["seed"] <= LARGEST_SEED:
+            raise DataError("its header's seed is not one that a config can have")
         if not 0 <= values["started_wall_s"] < _END_OF_TIME_S:
-            raise ValueError("it began at a time that no calendar has")
+            raise DataError("its header's started_wall_s is a time that no calendar has")
         if not abs(values["started_clock_s"]) < _END_OF_TIME_S:
-            raise ValueError("it began at a time that no clock has")
-        if not isinstance(rows["config"], str):
-            raise TypeError("its config is no text")
+            raise DataError("its header's started_clock_s is a time that no clock has")
+        survey: _StoredSurvey | None = _parse("survey", rows.get("survey", "null"))
         return cls(
             **values,
             config_json=rows["config"],
-            window=tuple(Sample(*sample) for sample in json.loads(rows.get("window", "[]"))),
-            survey=survey
-            and Survey(np.array(survey["position"], float), np.array(survey["reward"], float)),
+            window=_parse("window", rows.get("window", "[]")),
+            survey=None if survey is None else survey.restore(),
+        )
+
+
+class _StoredSurvey(BaseModel):
+    """A survey as the header stores it."""
+
+    position: list[float]
+    reward: list[float]
+    noise_variance: float | None = None
+    walked_wall_s: float | None = None
+
+    def restore(self) -> Survey:
+        return Survey(
+            np.array(self.position, float),
+            np.array(self.reward, float),
+            self.noise_variance,
+            self.walked_wall_s,
         )
 
 
@@ -164,6 +194,32 @@ _PLAIN = tuple(
     for name in RunHeader.__dataclass_fields__
     if name not in ("config_json", "window", "survey")
 )
+_REQUIRED = (
+    "config",
+    *(name for name in _PLAIN if RunHeader.__dataclass_fields__[name].default is MISSING),
+)
+
+
+def _parse(name: str, text: str) -> Any:
+    """The value of a key; a DataError if it is not JSON of the key's type."""
+    try:
+        return _adapter(name).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise DataError(f"its header's {name} {_reason(error)}") from None
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    stored: dict[str, Any] = {
+        "config": dict[str, Any],
+        "survey": _StoredSurvey | None,
+        "window": tuple[Sample, ...],
+    }
+    return TypeAdapter(stored[name] if name in stored else get_type_hints(RunHeader)[name])
+
+
+def _reason(error: ValidationError) -> str:
+    return f"cannot be understood: {error.errors(include_url=False)[0]['msg'][:200]}"
 
 
 def this_boot() -> str:

@@ -10,7 +10,9 @@ import fcntl
 import os
 from pathlib import Path
 
-from macontrol.config.errors import InputOutputError
+from macontrol.config.errors import InputOutputError, reason_of
+
+NOT_THERE = "a run file cannot be written there"
 
 
 class FileLock:
@@ -33,6 +35,14 @@ class FileLock:
         except OSError:
             return False
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the file that is locked has no name any more."""
+        try:
+            return os.fstat(self.descriptor).st_nlink == 0
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Let go of the file; harmless when done again."""
         if self.descriptor >= 0:
@@ -42,8 +52,7 @@ class FileLock:
 
 def failed(path: Path, error: Exception) -> InputOutputError:
     """The error of a run file that cannot be begun, with what to do about it."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or error
     return InputOutputError(
-        f"{path}: a run file cannot be written there: {reason}; "
-        "choose a folder that exists, can be written to and has room"
+        f"{path}: {NOT_THERE}: {reason_of(error)}; give --run with a file in a folder that exists, "
+        "can be written to and has room"
     )

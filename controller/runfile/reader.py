@@ -6,11 +6,10 @@ Nothing is ever written to a run file by reading it, and nothing left beside it 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from macontrol import __version__
 from macontrol.config.errors import DataError, InputOutputError
+from macontrol.config.input_file import check_input
 from macontrol.controller.record import Event, EventKind
 from macontrol.controller.runfile.header import RunHeader, Sample
 from macontrol.controller.runfile.schema import APPLICATION_ID, FORMAT, SLOT_COLUMNS, Column
@@ -29,11 +29,29 @@ from macontrol.controller.runfile.schema import APPLICATION_ID, FORMAT, SLOT_COL
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
 # What reading a damaged file may raise. SQLite puts pieces of it into its messages, which need not
-# be text, and believes it when it says how long a value is.
+# be text, and trusts the file on how long a value is.
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+# No value that a run writes is longer: the longest is a survey of 100 000 samples, 4 MB.
+_LONGEST_VALUE_BYTES = 16 << 20
+_LONGEST_WORD = 100
 
 _ROWS_AT_ONCE = 50_000
 _DTYPE = {"count": np.int64, "number": np.float64, "truth": np.bool_}
+# The types that SQLite may have stored for a column: a table may hold anything.
+_STORED: dict[str, Sequence[str]] = {
+    "count": ("integer",),
+    "number": ("real", "integer", "null"),
+    "truth": ("integer", "null"),
+    "word": ("text", "null"),
+}
+_EVENT_TYPES: dict[str, Sequence[str]] = {
+    "slot": ("integer",),
+    "time_s": ("real", "integer"),
+    "kind": ("text",),
+    "detail": ("text",),
+    "value": ("real", "integer", "null"),
+}
+_TABLES = ("header", "slots", "events")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +80,7 @@ class OpenRun:
             self._connection = _connect(self.path, stack)
             try:
                 self.format = _check_format(self._connection, self.path)
+                _check_tables(self._connection, self.path)
                 self.header = _read_header(self._connection, self.path)
                 stored = {
                     name for _, name, *_ in self._connection.execute("PRAGMA table_info(slots)")
@@ -85,32 +104,41 @@ class OpenRun:
 
     def rows(self, names: Sequence[str] | None = None) -> Iterator[tuple[Any, ...]]:
         """The slots one by one, as they are stored: None for no value, 0 and 1 for truths."""
+        self._check_types("slots", self._types(names or self._select))
         return self._all(f"SELECT {self._expressions(names)} FROM slots ORDER BY slot")
 
     def columns(self, names: Sequence[str] | None = None) -> Columns:
-        """The slots as one array a column; the fewer columns, the less memory it takes."""
+        """The slots as one array per column; the fewer columns, the less memory it takes."""
         chosen = [c for c in SLOT_COLUMNS if names is None or c.name in names]
         numeric = [c for c in chosen if c.kind != "word"]
         found: Columns = {c.name: np.empty(self.count, _DTYPE[c.kind]) for c in numeric}
         rows = self.rows([c.name for c in numeric]) if numeric else iter(())
         begin = 0
         while taken := list(islice(rows, _ROWS_AT_ONCE)):
-            try:
-                block = np.array(taken, float)  # None becomes NaN
-            except ValueError as error:
-                raise _damaged(self.path, error) from error
-            for number, column in enumerate(numeric):
-                found[column.name][begin : begin + len(block)] = block[:, number]
-            begin += len(block)
+            end = begin + len(taken)
+            if end > self.count:
+                raise _damaged(self.path, "its slots cannot be counted")
+            for column, values in zip(numeric, zip(*taken, strict=True), strict=True):
+                # None becomes NaN in a number, False in a truth.
+                found[column.name][begin:end] = np.array(values, _DTYPE[column.kind])
+            begin = end
+        if numeric and begin != self.count:
+            raise _damaged(self.path, "its slots cannot be counted")
         for column in chosen:
             if column.kind == "word":
-                found[column.name] = self._words(column.name)
+                found[column.name] = self._words(column)
         return {c.name: found[c.name] for c in chosen}
 
     def events(self) -> list[Event]:
-        """What happened, in the order it was handed over."""
+        """What happened, in the order it was recorded."""
+        self._check_types("events", _EVENT_TYPES)
         rows = self._all("SELECT slot, time_s, kind, detail, value FROM events ORDER BY number")
         return [_event(*row) for row in rows]
+
+    def last_value(self, kind: EventKind) -> object:
+        """The number of the last event of a kind that has one; None if there is none."""
+        query = "SELECT value FROM events WHERE kind = ? AND value IS NOT NULL ORDER BY number DESC"
+        return next(self._all(query, (str(kind),)), (None,))[0]
 
     def last_samples(self, count: int) -> list[Sample]:
         """The last slots that have a reward, oldest first; with those taken over from before."""
@@ -129,11 +157,37 @@ class OpenRun:
         row = next(self._all(query), None)
         return None if row is None else dict(zip(names, row, strict=True))
 
-    def _words(self, name: str) -> NDArray[Any]:
-        expression = self._select[name]
+    def _words(self, column: Column) -> NDArray[Any]:
+        expression = self._select[column.name]
+        self._check_types("slots", self._types([column.name]))
         (longest,) = self._row(f"SELECT ifnull(max(length({expression})), 0) FROM slots")
-        words = self._all(f"SELECT ifnull({expression}, '') FROM slots ORDER BY slot")
-        return np.fromiter((w for (w,) in words), np.dtype(f"U{max(longest, 1)}"), self.count)
+        if longest > _LONGEST_WORD:
+            raise _damaged(self.path, f"slots has a {column.name} of {longest} characters")
+        query = f"SELECT ifnull({expression}, '') FROM slots ORDER BY slot"
+        words = [word for (word,) in self._all(query)]
+        return np.array(words, np.str_) if words else np.empty(0, "U1")
+
+    def _types(self, names: Iterable[str]) -> dict[str, Sequence[str]]:
+        """The types that these columns of the slots may hold; a default needs no check."""
+        chosen = [c for c in SLOT_COLUMNS if c.name in names and self._select[c.name] == c.name]
+        return {c.name: _STORED[c.kind] for c in chosen}
+
+    def _check_types(self, table: str, types: Mapping[str, Sequence[str]]) -> None:
+        """Raise a DataError if a column holds a value of a type that no run writes there."""
+        if not types:
+            return
+        wrong = " OR ".join(
+            f"typeof({name}) NOT IN ({', '.join(map(repr, allowed))})"
+            for name, allowed in types.items()
+        )
+        found = ", ".join(f"typeof({name})" for name in types)
+        for row in self._all(f"SELECT {found} FROM {table} WHERE {wrong} LIMIT 1"):
+            name, kind = next(
+                (name, kind)
+                for (name, allowed), kind in zip(types.items(), row, strict=True)
+                if kind not in allowed
+            )
+            raise _damaged(self.path, f"{table} has a {kind} as its {name}")
 
     def _expressions(self, names: Sequence[str] | None) -> str:
         return ", ".join(self._select[name] for name in names or self._select)
@@ -161,17 +215,13 @@ def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
     Without a log beside it a run is over, and is read as it lies there, on whatever medium. A log
     needs shared memory beside it; where that cannot be made, a copy of both is read instead.
     """
-    # Asked of the file system, not by opening: see `lock` on what closing a descriptor costs.
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file")
-    if not path.is_file():
-        raise _foreign(path)
+    # This opens nothing: see `lock` on what closing a descriptor costs.
+    check_input(path)
     log = _beside(path, "-wal")
-    if not all(os.access(file, os.R_OK) for file in (path, log) if file.exists()):
-        raise InputOutputError(f"{path}: may not be read; ask its owner for permission to")
     try:
         if not log.exists():
             return _snapshot(path, "immutable=1", stack)
+        check_input(log)
         try:
             return _snapshot(path, "mode=ro", stack)
         except sqlite3.OperationalError:
@@ -190,6 +240,8 @@ def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
 def _snapshot(path: Path, how: str, stack: ExitStack) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, isolation_level=None)
     try:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
+        connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("BEGIN")  # all that is read comes from one moment, …
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # … this one
     except BaseException:
@@ -206,8 +258,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> int:
         raise _foreign(path)
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found > FORMAT:
-        row = connection.execute("SELECT value FROM header WHERE key = 'version'").fetchone()
-        writer = json.loads(row[0]) if row else "unknown"
+        writer = _writer(connection)
         raise DataError(
             f"{path}: was written by macontrol {writer} in run-file format {found}; this is "
             f"macontrol {__version__}, which reads up to format {FORMAT}: use {writer} or newer"
@@ -215,12 +266,31 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> int:
     return int(found)
 
 
+def _writer(connection: sqlite3.Connection) -> str:
+    """Which version wrote a file of a format still to come."""
+    row = connection.execute("SELECT value FROM header WHERE key = 'version'").fetchone()
+    try:
+        return str(json.loads(row[0]))[:100] if row else "unknown"
+    except (ValueError, TypeError, RecursionError):
+        return "unknown"
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse tables that compute what they hold, as a view does: reading one may never end."""
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+    for name in _TABLES:
+        if not str(found.get(name, "")).upper().startswith("CREATE TABLE"):
+            raise _damaged(path, f"it has no table {name}")
+
+
 def _read_header(connection: sqlite3.Connection, path: Path) -> RunHeader:
     rows = dict(connection.execute("SELECT key, value FROM header"))
+    if not all(isinstance(value, str) for value in rows.values()):
+        raise _damaged(path, "its header holds a value that is not text")
     try:
         return RunHeader.from_rows(rows)
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _damaged(path, f"its header cannot be understood ({error!r})") from error
+    except DataError as error:
+        raise _damaged(path, error) from error
 
 
 def _expression(column: Column, stored: set[str], path: Path) -> str:

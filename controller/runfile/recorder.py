@@ -9,7 +9,6 @@ memory, as many as may, and what had to be dropped is counted.
 
 from __future__ import annotations
 
-import os
 import queue
 import sqlite3
 import threading
@@ -20,14 +19,22 @@ from pathlib import Path
 from typing import TypeAlias
 
 from macontrol.config.errors import InputOutputError
+from macontrol.config.free_space import FreeSpace
 from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
+from macontrol.controller.runfile.database import (
+    BUSY_S,
+    DEFECTS,
+    LOG_LIMIT_BYTES,
+    copy_log,
+    create_run,
+    insert_singly,
+    open_run,
+)
 from macontrol.controller.runfile.header import RunHeader
 from macontrol.controller.runfile.lock import FileLock, failed
 from macontrol.controller.runfile.schema import (
     COMPLETE_SLOT,
-    CREATE,
     INSERT_EVENT,
-    INSERT_HEADER,
     INSERT_SLOT,
 )
 
@@ -44,12 +51,10 @@ CHUNK = 5_000
 RETRY_S = 1.0
 # How often the log is copied and synced: what a power cut may cost.
 KEEP_S = 5.0
-LOG_LIMIT_BYTES = 32 << 20
-_BUSY_S = 0.2
 
 
 class RunFileRecorder(Recorder):
-    """Writes one run into one file. `hand_over` is for the slot thread; the rest is not.
+    """Writes one run into one file. `submit` is for the slot thread; the rest is not.
 
     `on_problem` is told when recording stops and when it goes on, in the recorder's own thread;
     an event that it hands over is in the file then, as soon as there is room.
@@ -62,8 +67,10 @@ class RunFileRecorder(Recorder):
         *,
         flush_s: float = 0.25,
         on_problem: Callable[[str], None] | None = None,
+        room: FreeSpace | None = None,
     ) -> None:
         self.path = Path(path)
+        self._room = room
         self.header = header
         self._log = self.path.with_name(self.path.name + "-wal")
         self.written = 0
@@ -85,11 +92,16 @@ class RunFileRecorder(Recorder):
         self._level_at = time.monotonic()  # when all that had been handed over was written
         self._copy_beyond = LOG_LIMIT_BYTES
         self._gone = False
+        self._deleted = 0
+        self._begun = 1
+        """How many files this recorder has begun: one, and one for each that was deleted."""
         self._bad_told = False
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._keep_now = threading.Event()
         self._give_up_at = 0.0
+        self._is_abandoned = False
+        """Whether nobody waits for the writer any more, as the disk hangs at the end."""
         self._lock: FileLock | None = None
         self._connection: sqlite3.Connection | None = None
         self._writer = threading.Thread(target=self._write, name="run-file-writer", daemon=True)
@@ -97,16 +109,16 @@ class RunFileRecorder(Recorder):
 
     def start(self) -> None:
         """Create the file with its header, and begin to write; InputOutputError if that fails."""
-        self._lock = _create(self.path, self.header)
+        self._lock = create_run(self.path, self.header)
         try:
-            self._connection = _open(self.path)
+            self._connection = open_run(self.path)
         except sqlite3.Error as error:
             self._lock.release()
             raise failed(self.path, error) from error
         self._writer.start()
         self._keeper.start()
 
-    def hand_over(self, item: Item) -> None:
+    def submit(self, item: Item) -> None:
         """Take a record from the slot thread: returns at once, whatever the disk does."""
         if self._size() < KEPT:
             self._put(item)
@@ -116,7 +128,7 @@ class RunFileRecorder(Recorder):
     @property
     def lost(self) -> int:
         """Records that are not in the file and will never be."""
-        return self._refused + self._dropped
+        return self._refused + self._dropped + (self.pending if self._is_abandoned else 0)
 
     @property
     def pending(self) -> int:
@@ -141,8 +153,9 @@ class RunFileRecorder(Recorder):
         self._give_up_at = time.monotonic() + timeout
         self._stopping.set()
         self._wake.set()
-        self._writer.join(timeout + 2 * _BUSY_S)
+        self._writer.join(timeout + 2 * BUSY_S)
         if self._writer.is_alive():  # it goes on, and keeps the lock, as long as the process lives
+            self._is_abandoned = True
             if self.pending:
                 self._report(
                     f"{self.path}: the disk did not answer within {timeout:g} s; "
@@ -161,6 +174,8 @@ class RunFileRecorder(Recorder):
             self._round()
         self._round()
         while (self._waiting or self._size()) and (left := self._give_up_at - time.monotonic()) > 0:
+            if self._room is not None and self._room.shortage():
+                break  # room does not come by waiting
             if self._trouble_since is not None:
                 time.sleep(min(RETRY_S, left))
             self._round()
@@ -169,11 +184,11 @@ class RunFileRecorder(Recorder):
     def _round(self) -> None:
         """Take over what has come in, commit it, and keep what cannot be within bounds."""
         self._take()
-        self._flush()
+        if self._has_place():
+            self._flush()
         if not self._waiting:
             self._level_at = time.monotonic()
         self._check_log()
-        self._check_place()
         excess = len(self._waiting) - KEPT
         if excess > 0:  # the newest are what a restart needs
             self._dropped += excess
@@ -185,6 +200,9 @@ class RunFileRecorder(Recorder):
 
     def _flush(self) -> None:
         while self._waiting:
+            if self._room is not None and (shortage := self._room.shortage()):
+                self._begin_trouble(shortage)
+                return
             chunk = self._waiting[:CHUNK]
             try:
                 refused = self._commit(chunk)
@@ -204,7 +222,7 @@ class RunFileRecorder(Recorder):
         events = [item for item in chunk if type(item) is Event]
         late = [item for item in chunk if type(item) is LateReward]
         if self._connection is None:
-            self._connection = _open(self.path)
+            self._connection = open_run(self.path)
         connection, early, dropped = self._connection, self._early, 0
         bad = [f"{item!r} is no record" for item in chunk if type(item) not in _RECORDS]
         connection.execute("BEGIN IMMEDIATE")
@@ -212,10 +230,10 @@ class RunFileRecorder(Recorder):
             try:
                 connection.executemany(INSERT_SLOT, slots)
                 connection.executemany(INSERT_EVENT, events)
-            except _DEFECTS:  # a value or a slot number that cannot be: find it, keep the others
+            except DEFECTS:  # a value or a slot number that cannot be: find it, keep the others
                 connection.execute("ROLLBACK")
                 connection.execute("BEGIN IMMEDIATE")
-                bad += _insert_singly(connection, slots, events)
+                bad += insert_singly(connection, slots, events)
             if slots:
                 self._last_slot = slots[-1].slot
             if late or early:
@@ -246,7 +264,7 @@ class RunFileRecorder(Recorder):
         for item in late:
             try:
                 rows = connection.execute(COMPLETE_SLOT, item).rowcount
-            except _DEFECTS:
+            except DEFECTS:
                 rows, dropped = 1, dropped + 1
             if rows == 0 and item.slot > self._last_slot:
                 early.append(item)
@@ -257,27 +275,55 @@ class RunFileRecorder(Recorder):
     def _check_log(self) -> None:
         """Copy the log here if the keeper cannot keep up with a run that has no clock.
 
-        Someone who reads the file for long keeps the log from being begun anew; then it is not
+        Someone who reads the file for long keeps the log from being begun again; then it is not
         copied again before it has grown by as much once more.
         """
         if self._connection is not None and self._trouble_since is None:
             with suppress(OSError, sqlite3.Error):
                 size = self._log.stat().st_size
                 if size > self._copy_beyond:
-                    done = _copy_log(self._connection)
+                    done = copy_log(self._connection)
                     self._copy_beyond = LOG_LIMIT_BYTES if done else size + LOG_LIMIT_BYTES
 
-    def _check_place(self) -> None:
-        """Notice that the file was deleted or moved: it can be written still, but not found."""
-        gone = self._lock is not None and not self._lock.is_of(self.path)
-        if gone and not self._gone:
+    def _has_place(self) -> bool:
+        """Whether the file can be found by its name; one that was deleted is begun again."""
+        if self._lock is None or self._lock.is_of(self.path):
+            self._gone = False
+            return True
+        if self._lock.is_deleted:
+            return self._begin_again()
+        if not self._gone:
             self._report(
-                f"{self.path}: the run file was removed or renamed while it is written; "
-                "what follows may be lost. Restart to begin a new one"
+                f"{self.path}: the run file was renamed while it is written, and is written on "
+                "under its new name. Restart to begin a new one"
             )
-        self._gone = gone
+        self._gone = True
+        return True
 
-    def _begin_trouble(self, error: Exception) -> None:
+    def _begin_again(self) -> bool:
+        """Begin a new file in place of one that was deleted; its records count as lost."""
+        self._deleted += self.written
+        self._dropped += self.written
+        self.written = 0
+        self._disconnect()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = create_run(self.path, self.header)
+        except (OSError, InputOutputError) as error:
+            self._begin_trouble(error)
+            return False
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = lock
+        self._begun += 1
+        self._report(
+            f"{self.path}: the run file was deleted while it was written: {self._deleted} records "
+            "are lost, and a new file is begun there"
+        )
+        self._deleted = 0
+        return True
+
+    def _begin_trouble(self, error: Exception | str) -> None:
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_FULL) != sqlite3.SQLITE_FULL:
             self._disconnect()  # a file that came back is another one to SQLite
         if self._trouble_since is None:
@@ -329,13 +375,19 @@ class RunFileRecorder(Recorder):
 
     def _keep(self) -> None:
         connection: sqlite3.Connection | None = None
+        begun = self._begun
         while not self._stopping.is_set():
             self._keep_now.wait(KEEP_S)
             if self._stopping.is_set():
                 break
+            if connection is not None and begun != self._begun:
+                with suppress(sqlite3.Error):
+                    connection.close()
+                connection = None
+            begun = self._begun
             try:
-                connection = connection or _open(self.path)
-                _copy_log(connection)
+                connection = connection or open_run(self.path)
+                copy_log(connection)
             except sqlite3.Error:  # the log grows meanwhile, until the writer has that trouble too
                 if connection is not None:
                     with suppress(sqlite3.Error):
@@ -347,110 +399,3 @@ class RunFileRecorder(Recorder):
 
 
 _RECORDS = (SlotRecord, Event, LateReward)
-# What SQLite and its binding raise for a record that no file could take.
-_DEFECTS = (
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-    sqlite3.DataError,
-    sqlite3.NotSupportedError,
-    OverflowError,
-    TypeError,
-    ValueError,
-)
-
-
-def _insert_singly(
-    connection: sqlite3.Connection, slots: Sequence[SlotRecord], events: Sequence[Event]
-) -> list[str]:
-    """Insert record by record; returns what is wrong with those that cannot be."""
-    bad: list[str] = []
-    for statement, items in ((INSERT_SLOT, slots), (INSERT_EVENT, events)):
-        for item in items:
-            try:
-                connection.execute(statement, item)
-            except _DEFECTS as error:
-                bad.append(f"slot {item.slot}: {error}")
-    return bad
-
-
-def _copy_log(connection: sqlite3.Connection) -> bool:
-    """Copy the log into the database without keeping the writer waiting, and sync both.
-
-    What is committed meanwhile is copied in another go: only a log that was copied to its end
-    is begun anew, and so stays short. Returns whether it was.
-    """
-    for _ in range(5):
-        _busy, length, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if copied >= length:
-            return True
-    return False
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """A connection that writes an existing run file, for one thread at a time."""
-    connection = sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode=rw",
-        uri=True,
-        isolation_level=None,
-        timeout=_BUSY_S,
-        check_same_thread=False,
-    )
-    try:
-        # Commits reach the page cache, copies of the log the disk: safe in a crash of ours at
-        # once, in a power cut up to the last copy.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
-        # Reading opens the log: readers know by it that the run is not over.
-        connection.execute("SELECT count(*) FROM header").fetchone()
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _create(path: Path, header: RunHeader) -> FileLock:
-    """Make a run file that holds just the header, locked; the name appears when it is complete."""
-    part = path.parent / f".{path.name}.{os.getpid()}.part"
-    try:
-        with suppress(FileNotFoundError):
-            part.unlink()
-        lock = FileLock(part, create=True)
-    except OSError as error:
-        raise failed(path, error) from error
-    try:
-        connection = sqlite3.connect(part, isolation_level=None)
-        try:
-            connection.execute("BEGIN")
-            for statement in CREATE:
-                connection.execute(statement)
-            connection.executemany(INSERT_HEADER, header.rows())
-            connection.execute("COMMIT")
-            connection.execute("PRAGMA journal_mode = WAL")
-        finally:
-            connection.close()
-        _give_name(part, path)
-    except (OSError, sqlite3.Error, InputOutputError) as error:
-        lock.release()
-        raise (error if isinstance(error, InputOutputError) else failed(path, error)) from error
-    finally:
-        for end in ("", "-journal", "-wal", "-shm"):
-            with suppress(OSError):
-                part.with_name(part.name + end).unlink()
-    return lock
-
-
-def _give_name(part: Path, path: Path) -> None:
-    """Move a file to a name, never onto another one."""
-    taken = InputOutputError(
-        f"{path}: there is a file already, and a run never overwrites one; choose another name"
-    )
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        raise taken from None
-    except OSError:  # a file system without links, as on most memory cards for other machines
-        if path.exists():
-            raise taken from None
-        part.rename(path)

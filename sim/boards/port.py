@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
+import termios
 import tty
 from collections import deque
 from math import ceil
@@ -16,7 +18,9 @@ from pathlib import Path
 
 from macontrol.hal import Clock
 
-_LOOK_EVERY_S = 0.002
+_POLL_INTERVAL_S = 0.002
+# How many terminals are opened at most to get one of a given name; the lowest free is next.
+_MOST_OPENED = 64
 
 
 class VirtualPort:
@@ -27,7 +31,7 @@ class VirtualPort:
 
         FileExistsError if something of that name is there that is not a link.
         """
-        if link is not None and os.path.lexists(link) and not link.is_symlink():
+        if link is not None and os.path.lexists(link) and not _is_port_link(link):
             raise FileExistsError(f"{link} is there already; choose another name for the port")
         self._clock = clock
         self._link = link
@@ -48,13 +52,10 @@ class VirtualPort:
 
     def plug_in(self) -> None:
         self.unplug()
-        self._master, slave = os.openpty()
-        tty.setraw(slave)
-        self._terminal = os.ttyname(slave)
-        os.set_blocking(self._master, False)
-        # Not held open here: what one user has set (as its exclusive use) must end with him, and
-        # only a terminal that was opened and closed once tells when somebody opens it.
-        os.close(slave)
+        self._master, self._terminal = _open_terminal()
+        self._point_link()
+
+    def _point_link(self) -> None:
         if self._link is not None:
             self._link.unlink(missing_ok=True)
             self._link.symlink_to(self._terminal)
@@ -103,26 +104,83 @@ class VirtualPort:
         events = dict(poll.poll(0 if abandoned else ceil(timeout_s * 1e3)))
         if events.get(self._wake_read, 0):
             os.read(self._wake_read, 4096)
-        happened = events.get(self._master, 0)
-        hung_up = bool(happened & select.POLLHUP)
-        if abandoned:
-            self.is_open = not hung_up or bool(happened & select.POLLIN)
-            if not self.is_open:
-                self._clock.sleep_until(self._clock.now() + min(timeout_s, _LOOK_EVERY_S))
+        if self._master < 0:
             return b""
-        self.is_open = self.is_open and not hung_up
-        if happened & select.POLLIN:
+        happened = events.get(self._master, 0)
+        self.is_open = not happened & select.POLLHUP or bool(happened & select.POLLIN)
+        if abandoned:
+            if not self.is_open:
+                self._clock.sleep_until(self._clock.now() + min(timeout_s, _POLL_INTERVAL_S))
+        elif not self.is_open:
+            self._end_exclusive_use()
+        elif happened & select.POLLIN:
             with contextlib.suppress(OSError):
                 return os.read(self._master, 4096)
         return b""
 
+    def _end_exclusive_use(self) -> None:
+        """Let the next client in, whatever the last one has left.
+
+        A killed client cannot clear its TIOCEXCL, and the kernel keeps the flag while the master
+        is open. It is cleared through the slave, which then only the superuser can open. For
+        others the terminal is replaced by one of the same name.
+        """
+        try:
+            slave = os.open(self._terminal, os.O_RDWR | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        else:
+            fcntl.ioctl(slave, termios.TIOCNXCL)
+            os.close(slave)
+            return
+        if not self._is_hung_up():  # the next client is in already
+            return
+        before = self._terminal
+        os.close(self._master)
+        self._master, self._terminal = _open_terminal(before)
+        if self._terminal != before:
+            self._point_link()
+
+    def _is_hung_up(self) -> bool:
+        poll = select.poll()
+        poll.register(self._master, 0)
+        return bool(poll.poll(0))
+
     def _send_what_is_due(self) -> None:
         while self._outgoing and self._outgoing[0][0] <= self._clock.now():
             _, data = self._outgoing.popleft()
-            if not self.is_open:
+            if not self.is_open or self._is_hung_up():
                 continue
             try:
                 os.write(self._master, data)
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EIO):
                     raise
+
+
+def _is_port_link(link: Path) -> bool:
+    """Whether a link leads to a pseudo-terminal, as one that an earlier bench left."""
+    return link.is_symlink() and os.readlink(link).startswith("/dev/pts/")
+
+
+def _open_terminal(name: str = "") -> tuple[int, str]:
+    """Open a pseudo-terminal, of a given name if it can be had: its master and its name."""
+    master, terminal = _open_any_terminal()
+    others: list[int] = []
+    while name not in ("", terminal) and len(others) < _MOST_OPENED:
+        others.append(master)
+        master, terminal = _open_any_terminal()
+    for other in others:
+        os.close(other)
+    return master, terminal
+
+
+def _open_any_terminal() -> tuple[int, str]:
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    terminal = os.ttyname(slave)
+    os.set_blocking(master, False)
+    # Not kept open: a terminal reports a client's open and close only if it has no other user.
+    os.close(slave)
+    return master, terminal

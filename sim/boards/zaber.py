@@ -111,9 +111,9 @@ class VirtualZaber(VirtualDevice):
         """Put a flag up, as an overheated device does."""
         self._do(lambda: self._flags.add(flag))
 
-    def interrupt(self, target_microsteps: int) -> None:
-        """Send it elsewhere, as another program on the same chain might."""
-        self._do(lambda: self._move(target_microsteps * self._microstep_mm))
+    def interrupt(self, target_microsteps: int, speed: float = 0) -> None:
+        """Send it elsewhere as another program might; a speed in the device's unit, 0 is full."""
+        self._do(lambda: self._move(target_microsteps * self._microstep_mm, speed))
 
     def lose_steps(self, by_mm: float) -> None:
         """Shift the carriage without the device's knowing it."""

@@ -1,7 +1,8 @@
 """The paper's figures as bars: what was measured, what the paper says, and whether it is met.
 
 One line for every quantity that a faithful reproduction must meet, and some that are only
-reported beside the paper's word. Bars are for the mean over 48 realizations of 15300 slots.
+reported beside the paper's value. Bars are for the mean over 48 realizations of 15300 slots of
+Table 1: a campaign of another size, or with other settings, is not comparable with them.
 """
 
 from __future__ import annotations
@@ -9,12 +10,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isnan
+from typing import Literal, TypeAlias
 
 from macontrol.sim.campaign.figures.outcome import Outcome
+from macontrol.sim.campaign.figures.setting import Setting
 from macontrol.sim.campaign.statistics import Estimate
 
 FULL_REALIZATIONS = 48
 FULL_SLOTS = 15300
+OPEN_CHOICES = frozenset(
+    {
+        "channel.sub_ray_phases",
+        "drift.shadow_reversion",
+        "drift.change_gain_retention",
+        "survey.variance_floor",
+    }
+)
+"""Settings that the paper leaves open: under any choice a campaign is comparable with the paper."""
+LEVEL_ERRORS = 2.0
+"""A lead within this number of standard errors is level."""
+
+Verdict: TypeAlias = Literal["pass", "level", "MISS", "not comparable", "–"]
 
 
 @dataclass(frozen=True)
@@ -44,13 +60,42 @@ class Bar:
             return "leads" if self.low == 0 else f"≥ {low}"
         return f"{low} – {high}"
 
-    def met_by(self, measured: Estimate) -> bool | None:
-        """Whether the mean lies in the range; None where no range is set."""
-        return self.low <= measured.mean <= self.high if self.has_range else None
+    @property
+    def is_lead(self) -> bool:
+        """Whether the bar asks which of two is ahead: any lead above 0."""
+        return self.low == 0 and self.high == inf
+
+    def verdict(self, measured: Estimate) -> Verdict:
+        """Whether the mean lies in the range; "–" where no range is set.
+
+        A lead counts only beyond LEVEL_ERRORS standard errors, in either direction.
+        """
+        if not self.has_range:
+            return "–"
+        mean, error, _ = measured
+        if self.is_lead and not isnan(mean) and not abs(mean) > LEVEL_ERRORS * error:
+            return "level"
+        return "pass" if self.low <= mean <= self.high else "MISS"
 
 
 BARS: tuple[Bar, ...] = (
     Bar("main", "variation per slot", "V_T/T", "≈ 0.10", 0.09, 0.12, ".3f"),
+    Bar(
+        "main",
+        "maximizer step",
+        "drift of the per-slot maximizer, jumps between peaks included",
+        "0.010 λ",
+        shown=".4f",
+        unit=" λ",
+    ),
+    Bar(
+        "main",
+        "maximizer step without jumps",
+        "drift of the per-slot maximizer, steps of at most a stroke",
+        "0.010 λ",
+        shown=".4f",
+        unit=" λ",
+    ),
     Bar("main", "switches", "MoveUCB N_sw", "298", 270, 345, ".0f"),
     Bar("main", "travel", "MoveUCB travel", "99 λ", 85, 125, ".0f", " λ"),
     Bar("main", "transit_share", "MoveUCB transit share", "10 %", 0.08, 0.13, ".1%"),
@@ -200,14 +245,14 @@ class Line:
     bar: Bar
     measured: Estimate
     note: str
+    comparable: bool = True
+    """Whether the campaign is of the paper's size and settings."""
 
     @property
-    def met(self) -> bool | None:
-        return self.bar.met_by(self.measured)
-
-    @property
-    def verdict(self) -> str:
-        return {True: "pass", False: "MISS", None: "–"}[self.met]
+    def verdict(self) -> Verdict:
+        if self.bar.has_range and not self.comparable:
+            return "not comparable"
+        return self.bar.verdict(self.measured)
 
     @property
     def value(self) -> str:
@@ -222,14 +267,20 @@ def _finer(shown: str, error: float) -> str:
     return ".1f" if shown == ".0f" and error < 0.5 else shown
 
 
-def table(outcomes: Mapping[str, Outcome]) -> list[Line]:
+def is_comparable(setting: Setting) -> bool:
+    """Whether a campaign is of the paper's size and settings, whatever its open choices."""
+    full = (setting.realizations, setting.slots) == (FULL_REALIZATIONS, FULL_SLOTS)
+    return full and not setting.changes.keys() - OPEN_CHOICES
+
+
+def table(outcomes: Mapping[str, Outcome], *, comparable: bool = True) -> list[Line]:
     """The lines of the figures that were run."""
     lines = []
     for bar in BARS:
         outcome = outcomes.get(bar.figure)
         if outcome is not None and bar.quantity in outcome.quantities:
             note = str(outcome.notes.get(bar.quantity, ""))
-            lines.append(Line(bar, outcome.quantities[bar.quantity], note))
+            lines.append(Line(bar, outcome.quantities[bar.quantity], note, comparable))
     return lines
 
 

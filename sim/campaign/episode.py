@@ -42,10 +42,14 @@ def play(
     seed: int = 0,
     meter: bool = False,
     late: NDArray[np.bool_] | None = None,
+    begin_held: bool = False,
 ) -> Episode:
-    """Run the config's policy over a map. `meter` also measures how the surface moves (Lemma 2)."""
+    """Run the config's policy over a map. `meter` also measures how the surface moves (Lemma 2).
+
+    `begin_held` is how the paper's own figures start Sweep-and-hold: see `make_policy`.
+    """
     survey = Survey(world.survey_position, world.survey_reward)
-    policy = make_policy(config, survey, seed=seed)
+    policy = make_policy(config, survey, seed=seed, begin_held=begin_held)
     return play_policy(config, policy, world, meter=meter, late=late)
 
 

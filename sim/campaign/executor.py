@@ -19,8 +19,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from macontrol.config.errors import HardwareError, UsageError
+from macontrol.config.suggestion import pip_install
 
 CONNECT_TIMEOUT_S = 10.0
+_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 def available_cores() -> int:
@@ -36,15 +38,30 @@ def process_pool(workers: int) -> Iterator[Executor]:
     # Fresh ones: a fork would inherit whatever threads and state this process has by now.
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+    with _safe_path():
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+        try:
+            yield pool
+        except BaseException:
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Python processes started meanwhile take no modules from the working directory."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
     try:
-        yield pool
-    except BaseException:
-        for child in set(multiprocessing.active_children()) - others:
-            child.terminate()
-        raise
+        yield
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def _ignore_interrupt() -> None:
@@ -73,9 +90,10 @@ def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
         raise UsageError(
-            "--engine dask needs Dask, which is not installed: pip install 'macontrol[dask]'"
+            f"--engine dask needs Dask, which is not installed: {pip_install('dask[distributed]')}"
         ) from None
     with ExitStack() as stack:
+        stack.enter_context(_safe_path())
         if scheduler is None:
             cluster = stack.enter_context(
                 distributed.LocalCluster(

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
+from macontrol.config import Config
 from macontrol.sim.campaign.episode import play
 from macontrol.sim.campaign.tasks import (
     KernelErrors,
@@ -93,7 +95,7 @@ def _do(task: Task, world: RewardMap) -> Result:
 
 def _play(task: Play, world: RewardMap) -> Result:
     config = task.config
-    episode = play(config, world, seed=config.run.seed)
+    episode = play(config, world, seed=config.run.seed, begin_held=True)
     run = episode.trajectory
     at = checkpoints(world.slots) - 1
     steps = np.abs(np.diff(run.position, prepend=run.start))
@@ -119,8 +121,23 @@ def _oracle_course(task: OracleCourse, world: RewardMap) -> Result:
 
 def _variation(task: Variation, world: RewardMap) -> Result:
     budget = cumulative_variation(world.reward)
-    best = world.reward.argmax(axis=1) * task.config.algorithm.grid_spacing
     return {
         "budget": [float(budget[horizon - 1]) for horizon in task.horizons],
-        "maximizer_step": float(np.abs(np.diff(best)).mean()),
+        **_maximizer_drift(world.reward, task.config),
+    }
+
+
+def _maximizer_drift(reward: NDArray[np.float64], config: Config) -> Result:
+    """How far the per-slot maximizer moves from slot to slot, in wavelengths (Drift models).
+
+    It moves with its peak, and jumps where another peak becomes the highest. The mean is given
+    with the jumps and without them; a jump is longer than a stroke.
+    """
+    best = reward.argmax(axis=1) * config.algorithm.grid_spacing
+    steps = np.abs(np.diff(best))
+    jumps = steps > config.physical.rho_max * (1 + 1e-9)
+    return {
+        "maximizer_step": float(steps.mean()) if len(steps) else 0.0,
+        "maximizer_step_without_jumps": float(steps[~jumps].mean()) if not jumps.all() else 0.0,
+        "maximizer_jump_share": float(jumps.mean()) if len(steps) else 0.0,
     }

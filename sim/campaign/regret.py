@@ -12,15 +12,16 @@ from macontrol.sim.channel import reward_rows
 from macontrol.sim.oracle import oracle_value
 
 MAX_REGRET_SLOTS = 100_000
-"""The oracle needs the whole map in memory: half a gigabyte for so many slots of the paper's."""
+"""The oracle needs the whole map in memory: half a gigabyte for this many slots of 601 points."""
 
 
 def regret_of_run(
     config: Config, seed: int, slots: Sequence[int], positions: Sequence[float]
 ) -> float:
-    """Regret a slot over slots 1 … T (eq. regret), given where the antenna was in each slot run.
+    """Regret per slot over slots 1 … T (eq. regret), given where the antenna was in each slot run.
 
-    In slots that were missed the antenna held its position.
+    In slots that were missed the antenna held its position. Run and oracle are both charged for
+    the way from x_0.
     """
     last = slots[-1]
     reward = reward_rows(config, seed, last)
@@ -32,6 +33,6 @@ def regret_of_run(
     part = on_grid - low
     rows = np.arange(last)
     earned = (1 - part) * reward[rows, low] + part * reward[rows, low + 1]
-    travel = float(np.abs(np.diff(position)).sum())
+    travel = float(np.abs(np.diff(position, prepend=config.physical.x_0)).sum())
     net = float(earned.sum()) - config.reward.movement_cost * travel
     return (float(oracle_value(reward, config)[0]) - net) / last

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from macontrol import __version__
-from macontrol.config.errors import InputOutputError
+from macontrol.config.atomic_file import atomic_text
 from macontrol.sim.campaign.bars import Line, markdown
 from macontrol.sim.campaign.figures.outcome import Outcome, Row
 from macontrol.sim.campaign.figures.setting import Setting
@@ -30,8 +30,8 @@ COLUMNS = (
 )
 
 
-def write_numbers(folder: Path, name: str, outcome: Outcome) -> None:
-    """The numbers of a figure: NAME.csv, NAME.json, and NAME-window.csv where it has arrays."""
+def write_numbers(folder: Path, name: str, outcome: Outcome) -> list[Path]:
+    """The numbers of a figure: NAME.csv and NAME.json, which is what it returns."""
     rows = StringIO()
     writer = csv.writer(rows, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -47,12 +47,13 @@ def write_numbers(folder: Path, name: str, outcome: Outcome) -> None:
         "arrays": outcome.arrays,
     }
     write_json(folder / f"{name}.json", content)
+    return [folder / f"{name}.csv", folder / f"{name}.json"]
 
 
 def write_summary(
     folder: Path, setting: Setting, lines: list[Line], facts: Mapping[str, Any]
-) -> None:
-    """table.md and summary.json."""
+) -> list[Path]:
+    """table.md and summary.json, which is what it returns."""
     write_text(folder / "table.md", markdown(lines))
     write_json(
         folder / "summary.json",
@@ -61,6 +62,7 @@ def write_summary(
             "realizations": setting.realizations,
             "slots": setting.slots,
             "first_seed": setting.first_seed,
+            "changed_settings": setting.changes,
             **facts,
             "table": [
                 {
@@ -69,13 +71,14 @@ def write_summary(
                     **_numbers(line.measured),
                     "paper": line.bar.paper,
                     "bar": line.bar.range,
-                    "pass": line.met,
+                    "verdict": line.verdict,
                     "note": line.note,
                 }
                 for line in lines
             ],
         },
     )
+    return [folder / "table.md", folder / "summary.json"]
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -83,10 +86,8 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise InputOutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with atomic_text(path) as file:
+        file.write(text)
 
 
 def _row(row: Row) -> dict[str, Any]:

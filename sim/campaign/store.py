@@ -7,12 +7,12 @@ two figures that need the same result read the same file.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
-from macontrol.config.errors import InputOutputError
+from macontrol.config.atomic_file import atomic_text
+from macontrol.config.errors import InputOutputError, MacontrolError
+from macontrol.config.input_file import RESULT_LIMIT, read_input
 from macontrol.sim.campaign.tasks import Result, Task
 
 
@@ -30,8 +30,8 @@ class Results:
     def __getitem__(self, task: Task) -> Result:
         if task.key not in self._loaded:
             try:
-                result = json.loads(self._path(task.key).read_text("utf-8"))
-            except (OSError, ValueError):
+                result = json.loads(read_input(self._path(task.key), RESULT_LIMIT))
+            except (MacontrolError, ValueError, RecursionError):
                 result = None
             if not isinstance(result, dict):  # not there, or damaged: to be computed (again)
                 raise KeyError(task.key)
@@ -51,16 +51,8 @@ class Results:
 
     def keep(self, key: str, result: Result) -> None:
         """Write a result, whole or not at all."""
-        path = self._path(key)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        try:
-            part.write_text(json.dumps(result, allow_nan=False) + "\n", "utf-8")
-            part.replace(path)
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        finally:  # an interruption may come at any moment
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+        with atomic_text(self._path(key)) as file:
+            file.write(json.dumps(result, allow_nan=False) + "\n")
         self._loaded[key] = result
 
     def _path(self, key: str) -> Path:

@@ -23,7 +23,7 @@ from macontrol.config import Config
 Result: TypeAlias = dict[str, Any]
 """Names and numbers, or lists of numbers."""
 
-RESULTS_FORMAT = 1
+RESULTS_FORMAT = 2
 """To be raised when a result's content changes its meaning."""
 
 CHECKPOINTS = 60

@@ -7,52 +7,42 @@ command, one module each in `commands`.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
 from macontrol import __version__
-from macontrol.commands import (
-    bench,
-    check,
-    devices,
-    export,
-    replay,
-    reproduce,
-    run,
-    simulate_map,
-    survey,
-    virtual_bench,
-)
+from macontrol.command_parser import HelpFormatter, Parser
 from macontrol.config.errors import MacontrolError, UsageError
+from macontrol.config.suggestion import did_you_mean, shortened
+from macontrol.standard_streams import discard, full, is_full, prepare_streams, say
 
 
 class Command(Protocol):
     """A command's module: its docstring is the description that `--help` shows."""
 
-    SUMMARY: str
-
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
     def main(self, arguments: argparse.Namespace) -> int: ...
 
 
-COMMANDS: dict[str, Command] = {
-    "check": check,
-    "devices": devices,
-    "survey": survey,
-    "export": export,
-    "replay": replay,
-    "simulate-map": simulate_map,
-    "reproduce": reproduce,
-    "bench": bench,
-    "virtual-bench": virtual_bench,
+COMMANDS = {
+    "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
+    "devices": "likely stages and radios on this machine, and who holds them",
+    "survey": "walk the rail once; the reward along it as a file and a plot",
+    "export": "write a recorded run as csv, npz, or a reward map",
+    "replay": "run a policy on a recorded or simulated reward map",
+    "simulate-map": "write a simulated world that policies can be replayed on",
+    "reproduce": "the paper's figures as numbers and plots, against the paper's values",
+    "bench": "measure macontrol on this machine",
+    "virtual-bench": "a stage and an rtl_tcp radio that are not there, one world behind both",
 }
+"""Each command and its summary. Its module is loaded when it is used: some take a second."""
 
 EPILOG = f"""\
-commands ('macontrol COMMAND --help' tells more of each):
-{chr(10).join(f"  {name:14} {module.SUMMARY}" for name, module in COMMANDS.items())}
+commands ('macontrol help COMMAND' explains each; without a command the controller runs):
+{chr(10).join(f"  {name:14} {summary}" for name, summary in COMMANDS.items())}
 
 examples:
   macontrol --backend sim                         the controller on the simulated bench
@@ -62,63 +52,93 @@ examples:
   macontrol replay map.npz --policy gp-ucb        one policy on it
   macontrol reproduce main --out figures          the paper's main figure
 
-exit codes: 0 done, 64 wrong usage, 65 unusable input file, 69 hardware unavailable,
-70 internal error, 74 input/output error, 78 wrong configuration, 128 + n forced by signal n.
+exit codes: 0 done, 64 wrong usage, 65 unusable input file, 66 input file missing or unreadable,
+69 hardware unavailable, 70 internal error, 74 input/output error, 78 wrong configuration,
+128 + n ended by signal n.
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser that leaves with the usage exit code of sysexits.h."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(UsageError.exit_code, f"{self.prog}: error: {message}\n")
+_WITHOUT_MODULE = ("help", "version")
+# What a user may type to run the controller, which is no command.
+_RUNNING = ("run", "start", "control", "daemon")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    prepare_streams()
     try:
-        if words and words[0] in COMMANDS:
-            module = COMMANDS[words[0]]
-            parser = Parser(
-                prog=f"macontrol {words[0]}",
-                description=module.__doc__,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
-            module.add_arguments(parser)
-            return _flushed(module.main(parser.parse_args(words[1:])))
-        parser = Parser(
-            prog="macontrol",
-            description="Position a movable antenna on a linear stage, live, with MoveUCB.",
-            epilog=EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.add_argument("--version", action="version", version=f"macontrol {__version__}")
-        run.add_arguments(parser)
-        if words and not words[0].startswith("-"):
-            parser.error(f"no command called {words[0]!r}; there are: {', '.join(COMMANDS)}")
-        if not words:
-            parser.print_help()
-            return _flushed(0)
-        return _flushed(run.main(parser.parse_args(words)))
+        return _with_full_output_explained(words)
     except MacontrolError as error:
-        print(f"macontrol: {error}", file=sys.stderr)
+        say(f"macontrol: {error}")
         return error.exit_code
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 0
     except Exception as error:
-        traceback.print_exception(error)
-        print(f"macontrol: internal error: {error!r}; please report it", file=sys.stderr)
+        say("".join(traceback.format_exception(error)))
+        say(f"macontrol: internal error: {error!r}; please report it")
         return MacontrolError.exit_code
     except KeyboardInterrupt:
-        print("macontrol: interrupted", file=sys.stderr)
+        say("macontrol: interrupted")
         return 130
 
 
-def _flushed(code: int) -> int:
-    """The exit code, with the output gone out: a reader that went away is noticed in time."""
-    if sys.stdout is not None and not sys.stdout.closed:
-        sys.stdout.flush()
-    return code
+def _with_full_output_explained(words: list[str]) -> int:
+    """Run a command and write out what is buffered, so that a full or closed output shows here."""
+    try:
+        try:
+            return _run(words)
+        finally:
+            if sys.stdout is not None and not sys.stdout.closed:
+                sys.stdout.flush()
+    except OSError as error:
+        if is_full(error):
+            raise full(error) from error
+        raise
+
+
+def _load(command: str) -> Command:
+    module = import_module(f"macontrol.commands.{command.replace('-', '_')}")
+    return cast(Command, module)
+
+
+def _run(words: list[str]) -> int:
+    """Find the command and run it; without one, run the controller."""
+    if words and words[0] == "help":
+        words = [*(word for word in words[1:] if word not in _WITHOUT_MODULE), "--help"]
+    if words and words[0] == "version":
+        words = ["--version"]
+    if words and words[0] in COMMANDS:
+        module = _load(words[0])
+        parser = Parser(
+            prog=f"macontrol {words[0]}",
+            description=module.__doc__,
+            formatter_class=HelpFormatter,
+        )
+        module.add_arguments(parser)
+        return module.main(parser.parse_args(words[1:]))
+    parser = Parser(
+        prog="macontrol",
+        description="Position a movable antenna on a linear stage, live, with MoveUCB.",
+        epilog=EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"macontrol {__version__}")
+    run = _load("run")
+    run.add_arguments(parser)
+    if words and not words[0].startswith("-"):
+        raise UsageError(_unknown_command(words[0]))
+    if not words:
+        parser.print_help()
+        return 0
+    return run.main(parser.parse_args(words))
+
+
+def _unknown_command(word: str) -> str:
+    if word.casefold() in _RUNNING:
+        return (
+            f"no command {word!r}; `macontrol --backend sim` runs the controller on the simulated "
+            "bench, `macontrol --backend serial` on a stage and a radio"
+        )
+    return f"no command {shortened(word)}; {did_you_mean(word, [*COMMANDS, *_WITHOUT_MODULE])}"

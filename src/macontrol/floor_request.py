@@ -10,17 +10,20 @@ from queue import SimpleQueue
 from types import FrameType
 
 from macontrol.hal import ProbeError
-from macontrol.hal.sdr_probe import NoiseFloor
+from macontrol.hal.noise_floor import NoiseFloor
 
 
 class FloorRequest:
-    """Listens from `__enter__` to `__exit__`, and measures in a thread of its own."""
+    """Listens from `__enter__` to `__exit__`, and measures in a thread of its own.
+
+    A simulated probe has nothing to measure (None): a request is reported and changes nothing.
+    """
 
     def __init__(
-        self, measure: Callable[[], NoiseFloor], tell: Callable[[str, float | None], None]
+        self, measure: Callable[[], NoiseFloor] | None, report: Callable[[str, float | None], None]
     ) -> None:
         self._measure = measure
-        self._tell = tell
+        self._report = report
         self._asked: SimpleQueue[bool] = SimpleQueue()  # its put may be called in a signal handler
         self._handler = ExitStack()
 
@@ -39,9 +42,12 @@ class FloorRequest:
 
     def _work(self) -> None:
         while self._asked.get():
+            if self._measure is None:
+                self._report("ignored: a simulated probe has no noise floor to measure", None)
+                continue
             try:
                 floor = self._measure()
             except ProbeError as error:
-                self._tell(f"{error}; the earlier one holds", None)
+                self._report(f"{error}; keeping the previous noise floor", None)
             else:
-                self._tell("measured again", floor.dbfs)
+                self._report("measured again", floor.dbfs)

@@ -1,4 +1,4 @@
-"""Recorders of the command line's own: to hand on, to tell, to keep positions for the regret."""
+"""Recorders that pass records on, count events, report them, or keep positions for the regret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from macontrol.controller.record import Event, EventKind, LateReward, Recorder, 
 
 
 class Fanout(Recorder):
-    """Hands every record to several recorders."""
+    """Passes every record to several recorders."""
 
     def __init__(self) -> None:
         self._recorders: list[Recorder] = []
@@ -17,20 +17,41 @@ class Fanout(Recorder):
     def add(self, recorder: Recorder) -> None:
         self._recorders.append(recorder)
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         for recorder in self._recorders:
-            recorder.hand_over(item)
+            recorder.submit(item)
 
 
-class Teller(Recorder):
-    """Tells what happens while there is no display, as a fault in the survey."""
+class EventCounter(Recorder):
+    """Counts the events of each kind."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         if isinstance(item, Event):
-            self._tell(f"{item.kind}: {item.detail}")
+            self.counts[item.kind] = self.counts.get(item.kind, 0) + 1
+
+
+class FaultReporter(Recorder):
+    """Reports events while there is no display, such as a fault in the survey.
+
+    Each is reported once until the device works again: a device that is gone is tried every second.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._reported: set[str] = set()
+
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+        if not isinstance(item, Event):
+            return
+        text = f"{item.kind}: {item.detail}"
+        if text not in self._reported:
+            self._report(text)
+            self._reported.add(text)
+        if item.kind is EventKind.RECOVERY:
+            self._reported.clear()
 
 
 class PositionKeeper(Recorder):
@@ -40,18 +61,18 @@ class PositionKeeper(Recorder):
         self.slots = array("q")
         self.positions = array("d")
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         if isinstance(item, SlotRecord):
             self.slots.append(item.slot)
             self.positions.append(item.position)
 
 
-class Follower(Recorder):
-    """Has something done whenever a part of the bench works again."""
+class LockFollower(Recorder):
+    """Calls `follow` when a device works again: its port may have another name then."""
 
     def __init__(self, follow: Callable[[], None]) -> None:
         self._follow = follow
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         if isinstance(item, Event) and item.kind is EventKind.RECOVERY:
             self._follow()

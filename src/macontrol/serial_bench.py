@@ -1,8 +1,8 @@
 """The real bench: a serial stage and a software radio, brought up in a safe order.
 
-First the board is met and asked what it can do; a slot plan that it cannot keep is refused. Then
-the radio is opened, and its noise floor measured while the transmitter is off. Only when all that
-has worked does anything move: the stage is homed, with somebody's consent.
+First the board is connected and its abilities are read; a slot plan that it cannot keep is refused.
+Then the radio is opened, and its noise floor measured while the transmitter is off. Nothing moves
+before all that has worked. Then the stage is homed, with a person's consent.
 """
 
 from __future__ import annotations
@@ -10,42 +10,43 @@ from __future__ import annotations
 import select
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
-from math import ceil, floor
 from typing import TypeVar
 
+from macontrol.bench_plan import check_stage
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError
 from macontrol.controller.patience import Patience
 from macontrol.controller.record import EventKind
 from macontrol.controller.survey_walk import measure_once
-from macontrol.hal import Clock, ProbeError, StageDescription
+from macontrol.hal import Clock, ProbeError
+from macontrol.hal.devices import port_identity
 from macontrol.hal.grbl import GrblStage
+from macontrol.hal.noise_floor import NoiseFloor, given_floor, implausible_rise
+from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.rtl_tcp import RtlTcpStream
-from macontrol.hal.sdr_probe import IQStream, NoiseFloor, SdrProbe
+from macontrol.hal.sdr_probe import IQStream, SdrProbe
 from macontrol.hal.serial_line import TrafficLog
 from macontrol.hal.serial_stage import SerialStage
-from macontrol.hal.slot_plan import SlotPlan, plan_slot
 from macontrol.hal.soapy import SoapyStream
 from macontrol.hal.zaber import ZaberStage
-from macontrol.recorders import Teller
+from macontrol.recorders import FaultReporter
 
 _CONNECT_S = 30.0
-# The driver itself knows how long homing may take; this is only an end to all patience.
+# The driver itself limits homing; this only bounds the call.
 _HOME_S = 3600.0
-# How long the transmitter may take to be switched on, and what tells that it is.
+# How long the transmitter may take to be switched on.
 _SIGNAL_S = 120.0
-_LEAST_REWARD = 0.02
-_LEAST_SIGMA = 6.0
+_NO_SIGNAL_ADVICE = "is the transmitter on, and was it off while the noise floor was measured?"
 _FLOOR_ATTEMPTS = 3
 _BEFORE_ALL_SLOTS = -1_000_000
 _HOMING = "homing the stage"
-# How soon a signal is heard while somebody is asked, or the radio gets ready.
+# How soon a stop signal is noticed while a person is asked, or the radio gets ready.
 _LISTENED_S = 0.1
 _TOLD_TO_STOP = "told to stop"
-# While the radio fails, the signal is looked for again after so long.
+# While the radio fails, the signal is looked for again after this time.
 _FAILING_S = 0.5
 
 _Result = TypeVar("_Result")
@@ -63,10 +64,13 @@ class SerialBench:
         tell: Callable[[str], None],
         log: TrafficLog | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
+        earlier_floor_dbfs: float | None = None,
     ) -> None:
+        self._earlier_floor_dbfs = earlier_floor_dbfs
         self._is_stopped = is_stopped
         self._config = config
         self._clock = clock
+        self._identity: Mapping[str, str] = {}
         self._tell = tell
         driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
 
@@ -90,24 +94,31 @@ class SerialBench:
     def probe(self) -> SdrProbe:
         return self._probe
 
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Which board, behind which adapter; known once it is open."""
+        return self._identity
+
     def open(self, closing: ExitStack) -> None:
         """Bring both up; what was opened is closed when `closing` ends."""
         now = self._clock.now
         closing.callback(self._probe.close)  # after the stage: a radio may take its time
         closing.callback(self._stage.close)
         self._stage.connect(now() + _CONNECT_S, self._keep_on)
+        port = port_identity(self._config.stage.port_path)
+        self._identity = {**self._stage.identity_parts, "port": port}
         description = self._stage.description
         self._tell(
             f"{self._config.stage.driver} stage on {description.name}: "
             f"{description.travel_mm:.1f} mm, "
             f"{description.speed_mm_per_s:g} mm/s, "
-            f"{description.latency_s * 1e3:.1f} ms of overhead a move"
+            f"{description.latency_s * 1e3:.1f} ms of overhead per move"
         )
-        check_plan(self._config, description)
+        check_stage(self._config, self._stage)
         self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
         if is_measured:
-            floor = self._measure_floor()
+            floor = self._plausible(self._measure_floor())
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
         if self._config.stage.homing == "allow":  # otherwise nobody has agreed yet
             self._tell(_HOMING)
@@ -121,7 +132,7 @@ class SerialBench:
         return not self._is_stopped()
 
     def _measure_floor(self) -> NoiseFloor:
-        """The noise floor; samples that are lost on the way cost another attempt, not the run."""
+        """The noise floor; lost samples cost another attempt, not the run."""
         left = _FLOOR_ATTEMPTS
         while True:
             try:
@@ -132,8 +143,25 @@ class SerialBench:
                     raise
                 self._tell(f"{error}; once more")
 
+    def _plausible(self, found: NoiseFloor) -> NoiseFloor:
+        """The floor, or that of the run to continue if the transmitter is on.
+
+        A service that is started again after a fault finds the transmitter on.
+        """
+        if self._earlier_floor_dbfs is None:
+            return found
+        earlier = given_floor(self._earlier_floor_dbfs)
+        if implausible_rise(found, earlier, self._config.probe.floor_drift_db) is None:
+            return found
+        self._tell(
+            f"{self._probe.name}: {found.dbfs:.1f} dBFS is no noise floor, the transmitter is on; "
+            "using that of the run to continue"
+        )
+        self._probe.use_noise_floor(earlier)
+        return earlier
+
     def _unless_stopped(self, work: Callable[[], _Result]) -> _Result:
-        """Do what may take many seconds; ProbeError soon after a signal. Then it is left alone."""
+        """Do in a thread what may take many seconds; ProbeError soon after a stop signal."""
         done: Future[_Result] = Future()
 
         def run() -> None:
@@ -149,15 +177,15 @@ class SerialBench:
         raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
 
     def _await_signal(self) -> None:
-        """After the noise floor: wait until the transmitter is on, or until told to stop.
+        """After the noise floor: wait until the transmitter is on, or the run is stopped.
 
-        A radio that drops out meanwhile is waited for too, as long as in a run.
+        A radio that drops out meanwhile is waited for too, for as long as in a run.
         """
         patience = Patience(
-            "probe", self._config.timing.fault_patience_s, self._clock, Teller(self._tell)
+            "probe", self._config.timing.fault_patience_s, self._clock, FaultReporter(self._tell)
         )
         interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
-        until, asked = self._clock.now() + _SIGNAL_S, False
+        until, asked, elsewhere = self._clock.now() + _SIGNAL_S, False, ""
         while self._clock.now() < until and not self._is_stopped():
             try:
                 seen = measure_once(
@@ -168,74 +196,38 @@ class SerialBench:
                 self._clock.sleep_until(self._clock.now() + _FAILING_S)
                 continue
             patience.recovered(0)
-            if seen is not None and seen.valid:
-                least = max(_LEAST_REWARD, _LEAST_SIGMA * seen.uncertainty)
-                if seen.reward > least:
-                    return
+            if seen is not None and seen.valid and seen.above_floor >= 1:
+                return
             if not asked:
                 asked = True
                 self._tell("no signal yet: switch the transmitter on")
+            if seen is not None and seen.reason == TONE_LOST:
+                if not elsewhere:
+                    self._tell(seen.hint)
+                elsewhere = seen.hint
         if not self._is_stopped():
+            advice = elsewhere or _NO_SIGNAL_ADVICE
             raise ProbeError(
-                f"{self._probe.name}: no signal above the noise floor in {_SIGNAL_S:g} s; is the "
-                "transmitter on, and was it off while the noise floor was measured?"
+                f"{self._probe.name}: no signal above the noise floor in {_SIGNAL_S:g} s; {advice}"
             )
 
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
-        """Nothing is known of a real rail before it was walked."""
+        """Nothing is known of a real rail before it is walked."""
         return
 
 
-def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
-    """Refuse a rail that is too short, steps too coarse, slots that stage or radio cannot keep."""
-    physical = config.physical
-    if config.rail_mm > stage.travel_mm + 1e-6:
-        longest = stage.travel_mm / physical.wavelength_mm
+def require_consent(config: Config, *, yes: bool, at_terminal: bool) -> None:
+    """Refuse a run that could never home: a service is not restarted for a ConfigError."""
+    if config.stage.homing == "ask" and not (yes or at_terminal):
         raise ConfigError(
-            f"physical.region_length: {physical.region_length:g} wavelengths are "
-            f"{config.rail_mm:.1f} mm, and the stage has {stage.travel_mm:.1f} mm; set "
-            f"it to at most {longest:.4g}"
-        )
-    stroke_mm = physical.rho_max * physical.wavelength_mm
-    if config.stage.inverted and stage.travel_mm > config.rail_mm + stroke_mm:
-        raise ConfigError(
-            f"stage.inverted: the rail is counted towards the switch, and after homing the stage "
-            f"would stand at {stage.travel_mm:.1f} mm, out of reach of the region's "
-            f"{config.rail_mm:.1f} mm; set stage.travel_mm to {ceil(config.rail_mm * 10) / 10:g}"
-        )
-    _refuse_coarse_steps(config, stage, stroke_mm)
-    kept_free = config.timing.guard_share + config.timing.decision_share
-    interval = physical.slot_duration_s * (1 - kept_free) - physical.actuation_time_s
-    if shortcoming := config.probe.shortcoming(interval):
-        raise ConfigError(f"probe: {shortcoming}")
-    return plan_slot(
-        stage,
-        actuation_time_s=physical.actuation_time_s,
-        slot_duration_s=physical.slot_duration_s,
-        stroke_mm=stroke_mm,
-    )
-
-
-def _refuse_coarse_steps(config: Config, stage: StageDescription, stroke_mm: float) -> None:
-    """Steps that are longer than a stroke never move the antenna, and nothing would show it."""
-    wavelength_mm, length = config.physical.wavelength_mm, config.physical.region_length
-    begin = f"the stage moves by whole steps of {stage.step_mm:.4g} mm (is its resolution right?), "
-    if stage.step_mm > stroke_mm:
-        raise ConfigError(
-            f"physical.stroke: {begin}and a stroke is {stroke_mm:.4g} mm, so nothing could ever "
-            f"move; lengthen it to at least {stage.step_mm / wavelength_mm:.4g} wavelengths"
-        )
-    spacing_mm = config.algorithm.grid_spacing * wavelength_mm
-    if stage.step_mm > spacing_mm:
-        fits = length / max(1, floor(config.rail_mm / stage.step_mm))
-        raise ConfigError(
-            f"algorithm.grid_spacing: {begin}and the grid is finer, {spacing_mm:.4g} mm, so its "
-            f"positions could not be taken; set it to {fits:.12g} or more"
+            'stage.homing: it is "ask", and there is no terminal to ask at: the stage must be '
+            "homed before it moves, and nobody has agreed to it; "
+            'give --yes, or set stage.homing to "allow"'
         )
 
 
 def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) -> bool:
-    """Leave to home: given on the command line, or by a person at the terminal."""
+    """Permission to home: given on the command line, or by a person at the terminal."""
     if yes or not at_terminal:
         return yes
     print(

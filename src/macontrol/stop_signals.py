@@ -1,4 +1,8 @@
-"""How a run is told to stop: once, and it ends after its slot; twice, and it ends at once."""
+"""Stop requests by signal: after the first a run ends with its slot, after the second at once.
+
+SIGHUP is a stop request where a terminal may hang up. A service has none: it ignores SIGHUP, since
+a service that ends with success stays down.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ from contextlib import ExitStack
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Who starts a run with one of them ignored, as `nohup` does, is not stopped by it."""
-_SAME_WISH_S = 0.05
-"""The same signal again so soon is no second wish: `timeout` sends it to process and group."""
+"""One that is ignored at the start, as with `nohup`, stays ignored."""
+_DEBOUNCE_S = 0.05
+"""Debounce: `timeout` signals the process and its group."""
 
 
 class ForcedStop(BaseException):
@@ -21,7 +25,10 @@ class ForcedStop(BaseException):
 class StopSignals:
     """Listens from `__enter__` to `__exit__`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ignore_hang_up: bool = False) -> None:
+        self._ignore_hang_up = ignore_hang_up
+        self.hang_ups = 0
+        """How many SIGHUP were ignored since this was last reset."""
         self.first = 0
         """The number of the signal that came first; 0 if none has come."""
         self._first_at_s = 0.0
@@ -45,9 +52,12 @@ class StopSignals:
             stop()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and self._ignore_hang_up:
+            self.hang_ups += 1
+            return
         now = time.monotonic()
         if self.first:
-            if number == self.first and now - self._first_at_s < _SAME_WISH_S:
+            if number == self.first and now - self._first_at_s < _DEBOUNCE_S:
                 return
             raise ForcedStop
         self.first, self._first_at_s = number, now

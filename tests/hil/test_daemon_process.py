@@ -29,6 +29,7 @@ from macontrol.controller.runfile import Run, read_run
 
 # Long slots and a long memory: a busy test machine starts a process in seconds.
 SLOT_S = 0.02
+MACONTROL = [sys.executable, "-m", "macontrol", "--backend", "sim"]
 RELAXED = [
     f"--set=physical.slot_duration_s={SLOT_S}",
     "--set=algorithm.window=3000",
@@ -53,7 +54,7 @@ class Macontrol:
         self.lines: list[Line] = []
         self.raw: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "macontrol", "--backend", "sim", *arguments],
+            [*MACONTROL, "--log", "json", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
@@ -247,7 +248,7 @@ def test_a_killed_run_is_kept_and_resumed(tmp_path: Path) -> None:
     assert killed - left.slots["start_s"][-1] < 1.0 + 2 * SLOT_S
     assert EventKind.STOP not in kinds(left)
 
-    with Macontrol(tmp_path, *RELAXED, "--slots", "20") as daemon:
+    with Macontrol(tmp_path, *RELAXED, "--slots", "20", "--resume") as daemon:
         assert daemon.ends() == 0
         assert daemon.told("resume")
         assert not daemon.told("survey")
@@ -265,7 +266,7 @@ def test_a_killed_run_is_kept_and_resumed(tmp_path: Path) -> None:
     assert (run.header.survey.reward == left.header.survey.reward).all()
     assert run.slots["position"][0] == pytest.approx(left.slots["next_position"][-1])
 
-    for arguments in (["--cold"], ["--set=algorithm.beta=2.0"], ["--name", "other"]):
+    for arguments in ([], ["--resume", "--set=algorithm.beta=2.0"], ["--resume", "--name=other"]):
         with Macontrol(tmp_path, *RELAXED, "--slots", "3", *arguments) as daemon:
             assert daemon.ends() == 0
             assert daemon.told("survey"), arguments
@@ -275,8 +276,9 @@ def test_a_killed_run_is_kept_and_resumed(tmp_path: Path) -> None:
 
 def test_a_run_file_of_a_given_name_is_set_aside_and_resumed_from(tmp_path: Path) -> None:
     path = tmp_path / "mine.sqlite"
+    words = ["--slots", "20", "--run", str(path), "--resume"]
     for _ in range(2):
-        with Macontrol(tmp_path, *RELAXED, "--slots", "20", "--run", str(path)) as daemon:
+        with Macontrol(tmp_path, *RELAXED, *words) as daemon:
             assert daemon.ends() == 0, daemon.error()
     (aside,) = set(tmp_path.glob("mine-*.sqlite"))
     assert read_run(path).header.resumed_from == str(aside)
@@ -378,7 +380,8 @@ def test_a_full_disk_stops_the_recording_but_not_the_control(
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(60 * 1024))
     path = small_disk / "run.sqlite"
-    with Macontrol(tmp_path, *RELAXED, "--run", str(path)) as daemon:
+    words = ["--run", str(path), "--set=run.free_space_floor_mb=0"]
+    with Macontrol(tmp_path, *RELAXED, *words) as daemon:
         daemon.until("recording")
         assert "recording has stopped" in daemon.told("recording")[0]["detail"]
         assert daemon.process.poll() is None
@@ -399,7 +402,7 @@ class Terminal:
         environment = surroundings(folder)
         self._shell, self._terminal = pty.fork()
         if self._shell == 0:
-            words = [sys.executable, "-m", "macontrol", "--backend", "sim", *arguments]
+            words = [*MACONTROL, *arguments]
             script = 'trap : INT; "$@"; code=$?; read line; exit $code'
             try:
                 os.execve("/bin/sh", ["sh", "-c", script, "sh", *words], environment)
@@ -473,7 +476,7 @@ def is_running(pid: int) -> bool:
 
 def test_the_live_view_draws_and_control_c_ends_all_of_it(tmp_path: Path) -> None:
     with Terminal(tmp_path, *RELAXED) as terminal:
-        terminal.until("p99 of slot")
+        terminal.until("planned")
         for shown in ("macontrol · moveucb on sim", "slot", "position", "target", "reward"):
             assert shown in terminal.text
         for shown in ("averaged", "switches", "travel", "late", "wake-up", "decide"):
@@ -483,7 +486,7 @@ def test_the_live_view_draws_and_control_c_ends_all_of_it(tmp_path: Path) -> Non
         terminal.type(b"\x03")
         assert terminal.ends() == 0
         assert "Traceback" not in terminal.text
-        assert "reward a slot" in terminal.text
+        assert "reward per slot" in terminal.text
         assert "Lemma 1" in terminal.text
         assert terminal.text.rfind(SHOW_CURSOR) > terminal.text.rfind(HIDE_CURSOR)
         assert not any(is_running(pid) for pid in view)
@@ -493,7 +496,7 @@ def test_the_live_view_draws_and_control_c_ends_all_of_it(tmp_path: Path) -> Non
 
 def test_the_live_view_does_not_outlive_a_killed_run(tmp_path: Path) -> None:
     with Terminal(tmp_path, *RELAXED) as terminal:
-        terminal.until("p99 of slot")
+        terminal.until("planned")
         view = children(terminal.pid)
         assert view
         os.kill(terminal.pid, signal.SIGKILL)
@@ -505,14 +508,14 @@ def test_the_live_view_does_not_outlive_a_killed_run(tmp_path: Path) -> None:
 
 def test_a_killed_view_does_not_hurt_the_run(tmp_path: Path) -> None:
     with Terminal(tmp_path, *RELAXED) as terminal:
-        terminal.until("p99 of slot")
+        terminal.until("planned")
         for pid in children(terminal.pid):
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.6)
         assert is_running(terminal.pid)
         os.kill(terminal.pid, signal.SIGTERM)
         assert terminal.ends() == 0
-        assert "reward a slot" in terminal.text
+        assert "reward per slot" in terminal.text
         assert "Traceback" not in terminal.text
 
 

@@ -124,6 +124,7 @@ class Bench:
     def words(self) -> list[str]:
         """The command that runs the daemon on it."""
         words = [sys.executable, "-m", "macontrol", "--backend", "serial", "--cold"]
+        words += ["--log", "json"]
         words += ["--config", str(self.file), "--port", str(self.link)]
         return [*words, "--probe", f"rtl_tcp://{self.virtual.radio.address}"]
 
@@ -258,10 +259,10 @@ class Daemon:
             self.await_event("missed-slots", "the stage was being recovered", since=since)
         self.work_on()
 
-    def end(self, within_s: float = 15.0) -> tuple[int, str]:
+    def end(self, within_s: float = 25.0) -> tuple[int, str]:
         """Wait for its end: the exit code, and what it complained of.
 
-        Much less than the 30 s that a board is waited for, but an interpreter takes its time.
+        Less than the 30 s that a board is waited for; loading an interpreter takes seconds.
         """
         code = self.process.wait(within_s)
         self._reader.join()

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import serial
 from sdr import wait_until
 
 from macontrol.cli import main
@@ -28,6 +29,8 @@ from macontrol.sim.boards.zaber import VirtualZaber
 from macontrol.sim.virtual_bench import VirtualBench
 from macontrol.sim.virtual_radio import VirtualRadio
 
+pytestmark = pytest.mark.any_user
+
 LINES = re.compile(r"^(pass|note|FAIL|skip) +(\S+(?: \S+)?) {2,}?(.*(?:\n {18} fix: .*)?)", re.M)
 STAGE = ["port", "permission", "in use", "board", "settings", "homing", "latency", "slot"]
 RADIO = ["radio", "sample rate", "delay", "clipping", "noise floor"]
@@ -36,7 +39,7 @@ NO_STAGE = ["--port", "/dev/no-such-port"]
 # On a busy machine even an emulated board may answer late.
 LONG_SLOTS = ["--set=physical.slot_duration_s=1.5", "--set=physical.actuation_time_s=1"]
 SHORT_SLOTS = ["--set=physical.actuation_time_s=0.11", "--set=physical.slot_duration_s=0.25"]
-RAIL = {110: 12000.0, 120: 2000.0, 130: 320.0}
+RAIL = {27: 2.0, 110: 12000.0, 120: 2000.0, 130: 300.0}
 
 Check = Callable[..., "Report"]
 
@@ -162,7 +165,7 @@ class TestZaber:
     def test_one_that_somebody_else_moves_is_a_note(
         self, check: Check, device: VirtualZaber
     ) -> None:
-        device.interrupt(300_000)
+        device.interrupt(300_000, speed=16_384)  # half a minute
         report = self.examine(check, device)
         assert report.failed(*STAGE) == []
         assert "it was moving when it was met" in report.told
@@ -207,6 +210,18 @@ class TestStage:
         assert f"kill {holder.pid}" in report.told_of("in use")
         assert report.lines["board"][0] == "skip"
 
+    def test_a_port_that_a_process_of_another_user_holds(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        stage = board(closing)
+        # The processes of others cannot be seen, and neither does a process see itself.
+        closing.enter_context(serial.Serial(stage.port, exclusive=True))
+        report = check("--port", stage.port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["in use"]
+        assert report.told.count("in use") == 2, "the name of the line, and what it says"
+        assert "by another program; `sudo fuser" in report.told_of("in use")
+        assert report.lines["board"][0] == "skip"
+
     def test_a_stage_that_a_controller_drives(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing)
         with InstanceLock(stage.port):
@@ -222,9 +237,13 @@ class TestStage:
         monkeypatch.setattr("macontrol.commands.bench_doctor.access_to", lambda _: shut)
         report = check("--port", board(closing).port, *NO_RADIO)
         assert report.failed(*STAGE) == ["permission"]
+        assert report.lines["in use"][0] == "skip"
         assert "sudo usermod -aG dialout" in report.told_of("permission")
 
-    def test_a_port_without_a_board(self, check: Check, closing: ExitStack) -> None:
+    def test_a_port_without_a_board(
+        self, check: Check, closing: ExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("macontrol.hal.grbl._BANNER_WAIT_S", 0.2)
         stage = board(closing, reset_on_open=False)
         stage.hang()
         report = check("--port", stage.port, *NO_RADIO)
@@ -234,8 +253,8 @@ class TestStage:
     @pytest.mark.parametrize(
         ("setting", "told"),
         [
-            ("stage.travel_mm=999", "set it to at most 316"),
-            ("stage.speed_mm_per_s=999", "set it to at most 200"),
+            ("stage.travel_mm=999", "stage.travel_mm to at most 296"),
+            ("stage.speed_mm_per_s=999", "stage.speed_mm_per_s to at most 200"),
             ("stage.offset_mm=999", "nothing is left"),
         ],
     )
@@ -327,6 +346,15 @@ class TestRadio:
         assert report.failed(*RADIO) == ["radio"]
         assert "busy with another client" in report.told_of("radio")
         assert f"(process {client.pid})" in report.told_of("radio")
+
+    def test_one_whose_tuner_does_not_reach_the_frequency(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        plan = ("probe.tuner_frequency_hz=1.9e9", "probe.converter_lo_hz=500e6")
+        words = [word for value in plan for word in ("--set", value)]
+        report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing).address}", *words)
+        assert report.failed(*RADIO) == ["radio"]
+        assert "R820T tuner receives 24 MHz to 1766 MHz" in report.told_of("radio")
 
     def test_something_else_that_listens_there(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)

@@ -15,6 +15,8 @@ from macontrol.hal import StageError, StageLostError
 from macontrol.hal.grbl import GrblStage
 from macontrol.sim.boards.grbl import VirtualGrbl
 
+pytestmark = pytest.mark.any_user
+
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[GrblRig]:

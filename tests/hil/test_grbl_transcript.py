@@ -19,6 +19,8 @@ from macontrol.controller.clock import WallClock
 from macontrol.hal.serial_line import SerialLine
 from macontrol.sim.boards.grbl import VirtualGrbl
 
+pytestmark = pytest.mark.any_user
+
 PORT = os.environ.get("MACONTROL_STAGE_PORT")
 DIALECT = os.environ.get("MACONTROL_STAGE_DIALECT", "grbl")
 CLOCK = WallClock()

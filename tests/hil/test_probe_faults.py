@@ -33,6 +33,8 @@ from macontrol.serial_bench import SerialBench
 from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.virtual_radio import VirtualRadio
 
+pytestmark = pytest.mark.any_user
+
 SLOT_S, ACTUATION_S, GUARD_S = 0.25, 0.13, 0.01
 PERIOD_S, NOISE = 3.0, 1e-4
 RAIL = {110: 12000.0, 120: 2000.0, 130: 320.0}
@@ -42,6 +44,7 @@ SETTINGS = {
     "physical.region_length": 0.06,
     "survey.samples": 2,
     "probe.sample_rate_hz": 300e3,
+    "probe.tuner_frequency_hz": 433.85e6,
     "probe.guard_s": GUARD_S,
     "probe.lead_s": 0.0,
     "probe.noise_floor": -40.0,
@@ -76,7 +79,7 @@ class Controller:
         places = {"XDG_STATE_HOME": str(folder / "state"), "RUNTIME_DIRECTORY": str(folder)}
         words = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
         words += ["--port", stage.port, "--probe", f"rtl_tcp://{address}", "--yes", "--cold"]
-        command = [sys.executable, "-m", "macontrol", "--backend", "serial"]
+        command = [sys.executable, "-m", "macontrol", "--backend", "serial", "--log", "json"]
         self.process = subprocess.Popen(
             [*command, "--preset", "lab-2g4-grbl", *words, "--run", str(self.file), *options],
             stdin=subprocess.DEVNULL,
@@ -99,6 +102,7 @@ class Controller:
                 self.process.wait(10.0)
             finally:
                 self.process.kill()
+        assert self.file.exists(), errors
         return read_run(self.file), errors
 
     def _do(self, deeds: tuple[tuple[float, Callable[[], None]], ...]) -> None:
@@ -283,7 +287,8 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
             (5.0, lambda: is_on.__setitem__(0, True)),
         )
     assert controller.process.returncode == 0, errors
-    (told,) = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
+    given, told = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
+    assert given.value == pytest.approx(-37.0)
     assert told.detail == "measured again"
     assert told.value == pytest.approx(-40.0, abs=0.3)
     slots = run.slots
@@ -295,3 +300,32 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
     expected = share * log2(1 + (31 * NOISE - floor) / floor)
     assert np.nanmedian(before) == pytest.approx(expected, abs=0.05)
     assert np.nanmedian(after) == pytest.approx(share * log2(1 + 30), abs=0.05)
+
+
+def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_floor(
+    tmp_path: Path, stage: VirtualGrbl
+) -> None:
+    """Muted from 1.5 s to 4 s of the run, then asked for the noise floor while it transmits."""
+    with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
+        few = ("--set", "probe.no_signal_slots=4", "--set", "probe.noise_floor_s=0.3")
+        controller = Controller(tmp_path, stage, radio.address, "--slots", "24", *few)
+        run, errors = controller.follow(
+            (1.5, lambda: setattr(radio, "transmitting", False)),
+            (4.0, lambda: setattr(radio, "transmitting", True)),
+            (4.7, lambda: controller.process.send_signal(signal.SIGUSR1)),
+        )
+    assert controller.process.returncode == 0, errors
+    lost = run.slots["invalid"] == "no-signal"
+    assert 9 <= np.count_nonzero(lost) <= 13, "also those before it was recognised, and both ends"
+    rewards = run.slots["reward"][~np.isnan(run.slots["reward"])]
+    whole = (1 - ACTUATION_S / SLOT_S) * log2(1 + 30)
+    assert rewards == pytest.approx(whole, abs=0.1), "none of a slot in which it was switched"
+    kinds = [event.kind for event in run.events]
+    assert kinds.count(EventKind.NO_SIGNAL) == 1
+    back = [e for e in run.events if e.kind is EventKind.RECOVERY]
+    assert [event.detail for event in back] == ["the signal is back"]
+    used, floor = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
+    assert used.value == pytest.approx(-40.0, abs=0.3), "for a run that continues this one"
+    assert floor.value is None
+    assert floor.detail.endswith("keeping the previous noise floor")
+    assert rewards[-1] == pytest.approx(whole, abs=0.1), "by the floor from before"

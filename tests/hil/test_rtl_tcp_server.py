@@ -31,6 +31,7 @@ from macontrol.hal.rtl_tcp import RtlTcpStream
 from macontrol.hal.sdr_probe import SdrProbe
 
 pytestmark = [
+    pytest.mark.any_user,
     pytest.mark.skipif(shutil.which("rtl_tcp") is None, reason="needs rtl_tcp (Debian: rtl-sdr)"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, for the stand-in library"),
     pytest.mark.skipif(shutil.which("stdbuf") is None, reason="needs stdbuf (Debian: coreutils)"),

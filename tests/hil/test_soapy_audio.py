@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sound import NOISE, Player, lend_soapy, needs_sound, sound_server
 
-pytestmark = needs_sound
+pytestmark = [pytest.mark.any_user, *needs_sound]
 
 
 @pytest.fixture
@@ -33,7 +33,6 @@ class Child:
             [sys.executable, str(Path(__file__).with_name("soapy_child.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             env=lend_soapy(environment, folder, tests),
             text=True,
         )
@@ -60,6 +59,23 @@ class Child:
         self.process.stdout.close()
 
 
+def noise_floor(child: Child) -> float:
+    """The noise floor in dBFS: on a busy machine samples can be lost while it is measured."""
+    for _ in range(10):
+        answer = child.ask("floor 1.0")
+        print(answer)
+        if "dbfs" in answer:
+            return float(answer["dbfs"])
+    raise AssertionError("no noise floor in ten attempts")
+
+
+def valid_rewards(child: Child) -> list[float]:
+    """The valid rewards of five slots: none while the probe has no samples and opens its radio."""
+    answer = child.ask("measure 5")
+    print(answer)
+    return [m["reward"] for m in answer.get("rewards", []) if m["valid"]]
+
+
 def test_levels_noise_floor_and_overflow_through_a_real_soapysdr(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -67,24 +83,20 @@ def test_levels_noise_floor_and_overflow_through_a_real_soapysdr(
     try:
         opened = child.ask("open")
         assert opened == {}, opened
-        floor = child.ask("floor 1.0")
-        print("noise floor", floor)
+        floor = noise_floor(child)
         for amplitude in (0.1, 0.02):
             player.amplitude = amplitude
-            child.ask("measure 5")  # what was under way
-            expected = log2((amplitude**2 + NOISE) / 10 ** (floor["dbfs"] / 10))
-            for _ in range(4):
-                answer = child.ask("measure 5")
-                print(amplitude, expected, answer)
-                rewards = [m["reward"] for m in answer["rewards"] if m["valid"]]
+            expected = log2((amplitude**2 + NOISE) / 10 ** (floor / 10))
+            for _ in range(20):
+                rewards = valid_rewards(child)
                 if sum(abs(reward - expected) < 0.3 for reward in rewards) >= 3:
                     break
             else:
-                raise AssertionError("what was played was not heard")
+                raise AssertionError(f"{expected} is played and not measured")
         held = child.ask("hold 3.0")
         print(held)
         assert "overflow" in held["breaks"]
-        assert any(m["valid"] for _ in range(8) for m in child.ask("measure 5")["rewards"])
+        assert any(valid_rewards(child) for _ in range(20))
         child.ask("close")
     finally:
         child.close()
@@ -96,7 +108,7 @@ def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
     with sound_server(tmp_path) as environment:
         player, child = Player(environment), Child(tmp_path, environment)
         assert child.ask("open") == {}
-        child.ask("floor 0.5")
+        noise_floor(child)
     try:
         player.close()
         told = child.ask("await-fault 30")
@@ -104,8 +116,8 @@ def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
         with sound_server(tmp_path) as environment:
             player = Player(environment)
             player.amplitude = 0.02
-            assert child.ask("await-samples 30") == {"reopened": 1}
-            assert any(m["valid"] for m in child.ask("measure 3")["rewards"])
+            assert child.ask("await-samples 30")["reopened"] >= 1
+            assert any(valid_rewards(child) for _ in range(20))
             child.ask("close")
     finally:
         child.close()

@@ -24,7 +24,7 @@ from macontrol.controller.clock import WallClock
 from macontrol.controller.runfile.reader import read_run
 from macontrol.sim.boards.grbl import VirtualGrbl
 
-pytestmark = needs_sound
+pytestmark = [pytest.mark.any_user, *needs_sound]
 
 SLOT_S, ACTUATION_S = 0.25, 0.13
 LOUD, FAINT = 0.1, 0.02
@@ -39,6 +39,7 @@ SETTINGS = {
     "survey.samples": 3,
     "probe.soapy_stream": '"chan=stereo_iq"',
     "probe.sample_rate_hz": RATE,
+    "probe.converter_lo_hz": "unknown",  # a sound card has no frequencies
     "probe.guard_s": 0.025,
     "probe.lead_s": 0,
     "probe.silence_s": 8,
@@ -91,7 +92,7 @@ def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
     try:
         with VirtualGrbl(WallClock(), settings=rail) as stage:
             options = ["--port", stage.port, "--yes", "--slots", str(SLOTS), "--run", str(file)]
-            with macontrol(*options, environment=environment) as process:
+            with macontrol("--log", "json", *options, environment=environment) as process:
                 assert process.stdout is not None
                 assert process.stderr is not None
                 try:

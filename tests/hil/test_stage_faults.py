@@ -22,6 +22,8 @@ from macontrol.hal.serial_line import SerialLine
 from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.zaber import ZaberStage
 
+pytestmark = pytest.mark.any_user
+
 
 @pytest.fixture(params=[grbl_rig, zaber_rig], ids=["grbl", "zaber"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyRig]:

@@ -16,8 +16,8 @@ from macontrol.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
 UNITS = ("macontrol.service", "macontrol@.service")
-# verify wants the program to be there: it is, in the environment that runs this test.
-PREFIX = Path(sys.executable).parents[1]
+# Where the program of these tests is: the environment that runs them.
+ENVIRONMENT = Path(sys.executable).parents[1]
 
 needs_analyze = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)"
@@ -26,22 +26,30 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 pytestmark = needs_make
 
 
-def make(target: str, root: Path) -> str:
-    done = subprocess.run(
-        ["make", "-C", str(REPOSITORY), target, f"DESTDIR={root}", f"PREFIX={PREFIX}"],
+def run_make(target: str, root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "-C", str(REPOSITORY), target, f"DESTDIR={root}", *words],
         capture_output=True,
         text=True,
         check=False,
         env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")},
     )
+
+
+def make(target: str, root: Path, *words: str) -> str:
+    done = run_make(target, root, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """The folder the units were installed in."""
-    make("install-service", tmp_path)
+    """The folder the units were installed in.
+
+    verify needs a program that is there, and a unit cannot name one in a folder with a space.
+    """
+    (tmp_path / "prefix").symlink_to(ENVIRONMENT)
+    make("install-service", tmp_path, f"PREFIX={tmp_path}/prefix")
     return tmp_path / "usr/local/lib/systemd/system"
 
 
@@ -89,6 +97,12 @@ def test_a_stage_on_a_port_verifies_with_its_drop_in(units: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("unit", ["macontrol.service", "macontrol@.service"])
+def test_a_hang_up_before_the_run_listens_is_no_end(unit: str) -> None:
+    """To systemd a process that SIGHUP ends has ended well, which would not be restarted."""
+    assert "\nRestartForceExitStatus=SIGHUP\n" in (REPOSITORY / "systemd" / unit).read_text("utf-8")
+
+
 def test_both_units_are_alike_but_for_the_stage() -> None:
     one, many = ((REPOSITORY / "systemd" / unit).read_text().splitlines() for unit in UNITS)
     differing = {line.split("=")[0] for line in set(one) ^ set(many) if line[:1] != "#"}
@@ -117,7 +131,7 @@ def test_the_units_run_a_serial_stage_as_the_guide_has_it(
         assert line
         words = line[1].replace("$MACONTROL_ARGS", arguments[1]).replace("%i", "left")
         words = words.replace("/etc/macontrol", str(tmp_path))
-        assert main([*words.split(), "--port", port]) == 69
+        assert main([*words.split(), "--port", port, "--yes"]) == 69
         assert f"{port} does not exist" in capsys.readouterr().err
 
 

@@ -19,6 +19,8 @@ from macontrol.hal import StageError, StageLostError
 from macontrol.hal.zaber import ZaberStage
 from macontrol.sim.boards.zaber import VirtualZaber
 
+pytestmark = pytest.mark.any_user
+
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[ZaberRig]:

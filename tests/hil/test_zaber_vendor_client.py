@@ -20,6 +20,8 @@ try:
 except ImportError as error:  # no wheel for this machine, or not installed
     pytest.skip(f"zaber-motion is not installed: {error}", allow_module_level=True)
 
+pytestmark = pytest.mark.any_user
+
 CLOCK = WallClock()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from macontrol.config import Config, load_config
+from macontrol.config import Config, load_config, preset_names, preset_text
 from macontrol.config.errors import ConfigError
 
 KEYS = [
@@ -63,3 +64,24 @@ def test_it_is_refused_in_words_or_fit_to_be_used(assignments: list[tuple[str, s
 def test_no_assignment_brings_it_down(path: str, value: str) -> None:
     with suppress(ConfigError):
         load_config(assignments=[f"{path}={value}"])
+
+
+@given(
+    name=st.sampled_from(preset_names()),
+    edits=st.lists(
+        st.tuples(st.floats(0, 1), st.integers(0, 30), st.binary(max_size=6)), max_size=3
+    ),
+)
+@settings(max_examples=100)
+def test_no_edit_of_a_file_brings_it_down(
+    tmp_path_factory: pytest.TempPathFactory, name: str, edits: list[tuple[float, int, bytes]]
+) -> None:
+    """Whatever bytes take the place of others."""
+    text = preset_text(name).encode()
+    for place, length, new in edits:
+        begin = int(place * len(text))
+        text = text[:begin] + new + text[begin + length :]
+    file = tmp_path_factory.getbasetemp() / "edited.toml"
+    file.write_bytes(text)
+    with suppress(ConfigError):
+        load_config(file)

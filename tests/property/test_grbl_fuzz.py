@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macontrol.hal.grbl_protocol import Alarm, Banner, Noise, parse
+from macontrol.hal.grbl_protocol import Alarm, Banner, Noise, Report, parse
 from macontrol.hal.serial_line import LONGEST_LINE, LineBuffer
 
 
 @given(st.binary(max_size=200))
 def test_any_line_is_understood_as_something(line: bytes) -> None:
-    parse(line)
+    assert isinstance(parse(line), get_args(Report))
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60))

@@ -6,17 +6,21 @@ whichever rewards are missing or late.
 
 from __future__ import annotations
 
+from math import ceil
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config
+from macontrol.config.schema import PolicyName
 from macontrol.controller.policies import make_policy
 from macontrol.controller.survey import Survey
 
 PAPER = load_config()
-POLICIES = ("moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed")
+POLICIES: tuple[str, ...] = get_args(PolicyName)
 # Positions within this of one another are the same.
 ROUNDING = 2e-9
 
@@ -25,17 +29,19 @@ ROUNDING = 2e-9
 def configs(draw: st.DrawFn, policy: str) -> Config:
     spacing = 0.05
     steps = draw(st.sampled_from([1, 2, 9, 40]))
+    stroke_steps = draw(st.sampled_from([1.0, 1.3, 2.0, 2.999, 7.5, 50.0]))
+    sweep_slots = ceil(steps / stroke_steps - 1e-9)
     return PAPER.replace(
         algorithm__policy=policy,
         algorithm__grid_spacing=spacing,
         algorithm__window=draw(st.integers(1, 12)),
         algorithm__margin=draw(st.sampled_from([0.0, 0.1, 1.0])),
         algorithm__search=draw(st.sampled_from(["global", "local"])),
-        algorithm__sweep_period=draw(st.integers(3, 12)),
+        algorithm__sweep_period=sweep_slots + draw(st.integers(1, 12)),
         algorithm__epsilon=draw(st.sampled_from([0.0, 0.5, 1.0])),
         physical__region_length=steps * spacing,
         physical__actuator_speed_m_per_s=100.0,
-        physical__stroke=spacing * draw(st.sampled_from([1.0, 1.3, 2.0, 2.999, 7.5, 50.0])),
+        physical__stroke=spacing * stroke_steps,
         physical__initial_position=steps * spacing * draw(st.floats(0.0, 1.0)),
         reward__movement_cost=draw(st.sampled_from([0.0, 0.3, 30.0])),
         survey__samples=2,
@@ -95,8 +101,7 @@ def test_a_stroke_between_grid_steps_is_never_exceeded_nor_wasted(policy: str) -
     config = PAPER.replace(
         algorithm__policy=policy,
         algorithm__grid_spacing=0.05,
-        algorithm__sweep_period=50,
-        survey__samples=40,
+        algorithm__sweep_period=150,
         physical__stroke=0.0583,
     )
     rng = np.random.default_rng(3)

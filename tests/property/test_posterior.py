@@ -50,6 +50,7 @@ rewards = st.floats(-10.0, 10.0)
     samples=st.lists(st.tuples(positions, rewards), min_size=1, max_size=90),
     lateness=st.lists(st.integers(0, 12), min_size=90, max_size=90),
     repeats=st.lists(st.integers(0, 89), max_size=5),
+    withdrawals=st.dictionaries(st.integers(0, 89), st.lists(st.integers(0, 89)), max_size=8),
 )
 @settings(max_examples=150)
 def test_it_is_the_direct_solve_of_the_newest_samples(
@@ -58,7 +59,9 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
     samples: list[tuple[float, float]],
     lateness: list[int],
     repeats: list[int],
+    withdrawals: dict[int, list[int]],
 ) -> None:
+    """`withdrawals`: after how many arrivals the rewards of which slots are taken back."""
     arrival = sorted(range(len(samples)), key=lambda slot: slot + lateness[slot])
     subject = make_posterior(config, scale)
     assert isinstance(subject, WindowedPosterior)
@@ -69,13 +72,19 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
         ridge=config.algorithm.ridge,
         window=config.algorithm.window,
     )
-    for both in (subject, plain):
-        for count, slot in enumerate(arrival):
+    newest: list[int] = []
+    for count, slot in enumerate(arrival):
+        newest = sorted([*newest, slot])[-config.algorithm.window :]
+        taken_back = withdrawals.get(count, [])
+        newest = [kept for kept in newest if kept not in taken_back]
+        for both in (subject, plain):
             both.observe(slot, *samples[slot])
             if count in repeats:
                 both.observe(slot, 1.0, 9.0)
-    newest = sorted(arrival)[-config.algorithm.window :]
+            for withdrawn in taken_back:
+                both.withdraw(withdrawn)
     assert subject.slots == newest
+    assert len(plain) == len(newest)
     x = np.array([samples[slot][0] for slot in newest])
     r = np.array([samples[slot][1] for slot in newest])
     mean, variance = posterior(
@@ -86,7 +95,7 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
         sigma_f2=scale,
         ridge=config.algorithm.ridge,
     )
-    size = max(1.0, float(np.abs(r).max()))
+    size = max(1.0, *(abs(reward) for _, reward in samples))
     for both in (subject, plain):
         assert np.abs(both.mean - mean).max() <= TOLERANCE * size
         assert np.abs(both.variance - variance).max() <= TOLERANCE * scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import get_args
 
 from fuzzed import ZABER_REPLIES, FuzzedZaber
 from hypothesis import given
@@ -12,13 +13,13 @@ from zaber_bench import summed, zaber_settings
 from macontrol.config.errors import MacontrolError
 from macontrol.controller.clock import VirtualClock
 from macontrol.hal.zaber import ZaberStage
-from macontrol.hal.zaber_protocol import Reply, parse
+from macontrol.hal.zaber_protocol import Message, Reply, parse
 
 
 @given(st.binary(max_size=200))
 def test_any_line_is_understood_as_something(line: bytes) -> None:
-    parse(line)
-    parse(b"@" + line)
+    assert isinstance(parse(line), get_args(Message))
+    assert isinstance(parse(b"@" + line), get_args(Message))
 
 
 @given(st.sampled_from(ZABER_REPLIES), st.integers(0, 60), st.integers(1, 255))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from macontrol.config import Config
+from macontrol.config import Config, load_config, preset_names
 from macontrol.controller.baselines import Fixed, SweepAndHold
 from macontrol.controller.grid import Grid
 from macontrol.controller.policies import make_policy
@@ -40,11 +40,24 @@ def survey() -> Survey:
 
 
 class TestSweepAndHold:
-    def test_the_first_period_holds_the_best_of_the_survey(
+    def test_the_first_period_goes_from_x_0_to_the_best_of_the_survey_and_holds(
         self, position: list[float], world: RewardMap
     ) -> None:
         best = float(world.survey_position[world.survey_reward.argmax()])
-        assert position[1 : PERIOD + 1] == pytest.approx([best] * PERIOD, abs=1e-12)
+        x, expected = 3.0, [3.0]
+        while len(expected) < PERIOD:
+            x += float(np.clip(best - x, -0.06, 0.06))
+            expected.append(x)
+        assert position[1 : PERIOD + 1] == pytest.approx(expected, abs=1e-9)
+        assert abs(best - 3.0) > 0.06
+
+    def test_in_the_paper_s_figures_it_begins_held(
+        self, sweeping: Config, world: RewardMap
+    ) -> None:
+        best = float(world.survey_position[world.survey_reward.argmax()])
+        held = play(sweeping, world, begin_held=True).trajectory
+        assert held.position[:PERIOD] == pytest.approx([best] * PERIOD, abs=1e-12)
+        assert held.start == pytest.approx(best)
 
     @pytest.mark.parametrize("period", [1, 2, 3])
     def test_each_later_period_sweeps_at_full_stroke_reflecting_at_the_ends(
@@ -80,6 +93,23 @@ class TestSweepAndHold:
             x += float(np.clip(best - x, -0.06, 0.06))
             assert position[slot] == pytest.approx(x, abs=1e-9)
         assert position[first + PERIOD - 1] == pytest.approx(best, abs=1e-9)
+
+    @pytest.mark.parametrize("preset", preset_names())
+    def test_a_sweep_from_one_end_gets_to_the_other_on_every_preset(self, preset: str) -> None:
+        config = load_config(preset=preset, assignments=["algorithm.policy=sweep-and-hold"])
+        length, stroke = config.physical.region_length, config.physical.rho_max
+        policy = make_policy(config, Survey(np.array([0.0, length]), np.array([1.0, 0.0])))
+        x, visited = policy.start_position, {}
+        for slot in range(1, 2 * config.algorithm.sweep_period):
+            x = policy.decide(slot, x).position
+            visited[slot + 1] = x
+        sweep = [visited[slot] for slot in range(1001, 1001 + int(np.ceil(length / stroke - 1e-9)))]
+        assert sweep[0] == pytest.approx(stroke)
+        assert max(sweep) > length - stroke
+        assert visited[1001 + len(sweep)] < visited[1000 + len(sweep)]  # it goes back to hold
+
+    def test_the_paper_sweeps_as_many_slots_as_its_survey_has_samples(self, paper: Config) -> None:
+        assert paper.traversal_slots == paper.survey.samples == 100
 
     def test_a_sweep_forgets_the_rewards_of_the_one_before(self) -> None:
         policy = SweepAndHold(
@@ -162,3 +192,56 @@ class TestFixed:
         assert isinstance(policy, Fixed)
         assert policy.start_position == 1.25
         assert policy.decide(1, 1.25).position == 1.25
+
+
+class TestWithdrawal:
+    def sweep(self, config: Config, survey: Survey, rewards: dict[int, float]) -> SweepAndHold:
+        """A policy after its first sweep, which saw these rewards by slot."""
+        policy = make_policy(config, survey)
+        assert isinstance(policy, SweepAndHold)
+        policy.decide(PERIOD, 3.0)
+        for slot, reward in rewards.items():
+            policy.observe(slot, 3.0 + 0.06 * (slot - PERIOD), reward)
+        return policy
+
+    def hold_of(self, policy: SweepAndHold) -> float:
+        return policy.decide(PERIOD + SWEEP, 3.0).target
+
+    def test_the_best_of_what_is_left_is_held(self, sweeping: Config, survey: Survey) -> None:
+        policy = self.sweep(sweeping, survey, {PERIOD + 1: 0.5, PERIOD + 2: 2.0, PERIOD + 3: 1.0})
+        assert self.hold_of(policy) == pytest.approx(3.12)
+        policy.withdraw(PERIOD + 2)
+        assert self.hold_of(policy) == pytest.approx(3.18)
+        policy.observe(PERIOD + 4, 3.24, 0.9)
+        assert self.hold_of(policy) == pytest.approx(3.18)
+
+    def test_a_sweep_of_which_nothing_is_left_goes_back_to_where_it_held(
+        self, sweeping: Config, survey: Survey
+    ) -> None:
+        policy = self.sweep(sweeping, survey, {PERIOD + 1: 0.0, PERIOD + 2: 0.0})
+        assert self.hold_of(policy) == pytest.approx(3.06)
+        for slot in (PERIOD + 1, PERIOD + 2, PERIOD + 3):
+            policy.withdraw(slot)
+        assert self.hold_of(policy) == pytest.approx(survey.best_position)
+
+    @pytest.mark.parametrize("name", ["moveucb", "gp-ucb", "epsilon-greedy", "fixed"])
+    def test_a_policy_decides_as_if_the_slot_had_had_no_reward(
+        self, paper: Config, survey: Survey, name: str
+    ) -> None:
+        config = paper.replace(algorithm__policy=name)
+        poisoned, clean = make_policy(config, survey), make_policy(config, survey)
+        x = y = clean.start_position
+        for slot in range(1, 40):
+            lost = 10 <= slot < 18
+            poisoned.observe(slot, x, 0.0 if lost else 2.0 - abs(x - 3.03))
+            if not lost:
+                clean.observe(slot, x, 2.0 - abs(x - 3.03))
+            if slot == 17:
+                for withdrawn in range(10, 18):
+                    poisoned.withdraw(withdrawn)
+            if lost and slot < 17:
+                continue
+            here, there = poisoned.decide(slot, x), clean.decide(slot, y)
+            if slot > 17:
+                assert here.position == pytest.approx(there.position, abs=1e-9)
+            x = y = there.position

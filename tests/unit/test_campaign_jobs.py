@@ -47,6 +47,13 @@ def test_policies_of_one_world_share_its_map_and_other_worlds_do_not(paper: Conf
         assert Play(paper.replace(**change)).world_key != same.world_key
 
 
+def test_in_the_paper_s_figures_sweep_and_hold_begins_held(paper: Config, tmp_path: Path) -> None:
+    """The paper's reading: its first period costs no travel (Setup)."""
+    task = Play(paper.replace(algorithm__policy="sweep-and-hold", run__horizon=150))
+    results = done([task], tmp_path)
+    assert results[task]["travel"] == 0.0
+
+
 def test_figures_share_the_runs_they_have_in_common(paper: Config) -> None:
     setting = Setting(paper, 1, 15300)
     asked = [task for figure in FIGURES.values() for task in figure.tasks(setting)]

@@ -20,6 +20,7 @@ from macontrol.sim.drift import Drift, Geometry, Streams
 
 SEED = 11
 VARIANTS = [("blocked", "continuous"), ("blocked", "piecewise"), ("dense", "continuous")]
+PHASES = ["aligned", "random"]
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +28,30 @@ def paper() -> Config:
     return load_config()
 
 
+def naive_phases(config: Config, seed: int) -> NDArray[np.float64]:
+    """The phase of every sub-ray: zero, or uniform on [0, 2π), from the tenth stream of a seed."""
+    shape = (len(config.channel.path_powers), config.channel.sub_rays)
+    if config.channel.sub_ray_phases == "aligned":
+        return np.zeros(shape)
+    tenth = np.random.SeedSequence(seed).spawn(10)[9]
+    return np.random.default_rng(tenth).random(shape) * 2 * math.pi
+
+
 def naive_reward(
     config: Config, geometry: Geometry, offset: NDArray[np.float64], row: int, position: float
 ) -> float:
     """Eqs. (multipath) and (reward), term by term."""
+    phases = naive_phases(config, SEED)
+    rays = config.channel.sub_rays
+    divisor = rays if config.channel.sub_ray_phases == "aligned" else math.sqrt(rays)
     h = 0j
     for path in range(len(config.channel.path_powers)):
         field = 0j
         for ray in range(config.channel.sub_rays):
             angle = geometry.angle[row, path] + offset[path, ray]
-            field += cmath.exp(2j * math.pi * position * math.cos(angle))
-        field *= complex(geometry.gain[row, path]) / config.channel.sub_rays
+            turn = cmath.exp(1j * phases[path, ray])
+            field += turn * cmath.exp(2j * math.pi * position * math.cos(angle))
+        field *= complex(geometry.gain[row, path]) / divisor
         if path == 0 and config.channel.scenario == "blocked":
             begin = geometry.shadow[row]
             end = begin + config.shadow_extent
@@ -49,11 +63,17 @@ def naive_reward(
     return (1 - config.physical.actuation_time_s / config.physical.slot_duration_s) * rate
 
 
+@pytest.mark.parametrize("phases", PHASES)
 @pytest.mark.parametrize(("scenario", "model"), VARIANTS)
 def test_map_and_live_reward_are_the_sum_over_sub_rays(
-    paper: Config, scenario: str, model: str
+    paper: Config, scenario: str, model: str, phases: str
 ) -> None:
-    config = paper.replace(channel__scenario=scenario, drift__model=model, run__horizon=300)
+    config = paper.replace(
+        channel__scenario=scenario,
+        channel__sub_ray_phases=phases,
+        drift__model=model,
+        run__horizon=300,
+    )
     rows = reward_rows(config, SEED, 300)
     drift = Drift(config, SEED)
     geometry, positions = drift.take(300), grid(config)
@@ -66,6 +86,35 @@ def test_map_and_live_reward_are_the_sum_over_sub_rays(
             assert rows[slot - 1, point] == pytest.approx(naive, abs=1e-11)
             assert channel.reward(position) == pytest.approx(naive, abs=1e-11)
         np.testing.assert_allclose(channel.rewards(positions), rows[slot - 1], atol=1e-11)
+
+
+def test_live_reward_at_one_position_is_that_at_several(paper: Config) -> None:
+    channel = Channel(paper.replace(channel__sub_ray_phases="random"), SEED)
+    channel.advance(3)
+    positions = np.array([0.0, 1.234, 6.0])
+    singly = [channel.reward(float(position)) for position in positions]
+    np.testing.assert_allclose(channel.rewards(positions), singly, atol=1e-12)
+
+
+def test_random_phases_change_the_sub_rays_and_nothing_else(paper: Config) -> None:
+    random = paper.replace(channel__sub_ray_phases="random")
+    aligned_drift, random_drift = Drift(paper, SEED), Drift(random, SEED)
+    assert_same_bits(aligned_drift.take(300), random_drift.take(300))
+    np.testing.assert_array_equal(aligned_drift.sub_ray_offset, random_drift.sub_ray_offset)
+    assert not np.allclose(reward_rows(paper, SEED, 3), reward_rows(random, SEED, 3))
+
+
+def test_mean_power_falls_along_the_rail_only_with_aligned_phases(paper: Config) -> None:
+    """Aligned sub-rays agree at x = 0, which favours the low end; random ones favour no place."""
+    ends = np.array([0.0, 6.0])
+    power = {}
+    for phases in PHASES:
+        config = paper.replace(channel__scenario="dense", channel__sub_ray_phases=phases)
+        fields = np.array([Channel(config, seed).fields(ends) for seed in range(1500)])
+        power[phases] = (np.abs(fields) ** 2).mean(axis=0)
+    # The power of a Rayleigh channel is as spread as it is large: 0.03 is one standard error.
+    assert power["aligned"] == pytest.approx([1.0, 0.38], abs=0.1)
+    assert power["random"] == pytest.approx([1.0, 1.0], abs=0.1)
 
 
 def test_expansion_holds_on_a_long_rail(paper: Config) -> None:

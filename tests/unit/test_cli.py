@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from macontrol import __version__
 from macontrol.cli import COMMANDS, main
+from macontrol.command_parser import HelpFormatter
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,13 @@ class TestAsProcess:
         out = tmp_path / "map.npz"
         words = ["--seed", "1", "--out", str(out), "--set", "physical.actuation_time_s=0.005"]
         told = "macontrol: physical.actuation_time_s (--set physical.actuation_time_s=0.005): "
-        assert_refused(as_process("simulate-map", *words), 78, told, "set it below 0.005")
+        assert_refused(as_process("simulate-map", *words), 78, told, "to at most 0.00435")
         assert not out.exists()
 
     def test_a_broken_file(self, tmp_path: Path) -> None:
         broken = tmp_path / "broken.toml"
         broken.write_text("[algorithm\nbeta = 2")
-        left = as_process("replay", "map.npz", "--config", str(broken))
+        left = as_process("check", "--config", str(broken))
         assert_refused(left, 78, f"macontrol: {broken}: this is not TOML", "line 1")
 
     def test_wrong_usage(self) -> None:
@@ -88,7 +91,7 @@ class TestAsProcess:
 
     def test_a_map_that_is_none(self, tmp_path: Path) -> None:
         none = tmp_path / "none.npz"
-        assert_refused(as_process("replay", str(none)), 65, f"macontrol: {none}: there is no such")
+        assert_refused(as_process("replay", str(none)), 66, f"macontrol: {none}: there is no such")
 
 
 class TestWrongConfigurations:
@@ -114,20 +117,20 @@ class TestWrongConfigurations:
         assert not out.exists()
 
     def test_a_missing_file(self, run: Run, tmp_path: Path) -> None:
-        left = run("replay", "map.npz", "--config", str(tmp_path / "none.toml"))
-        assert_refused(left, 78, "none.toml: No such file or directory")
+        left = run("check", "--config", str(tmp_path / "none.toml"))
+        assert_refused(left, 78, "none.toml: there is no such file")
 
     def test_a_directory(self, run: Run, tmp_path: Path) -> None:
-        left = run("replay", "map.npz", "--config", str(tmp_path))
-        assert_refused(left, 78, f"{tmp_path}: Is a directory")
+        left = run("check", "--config", str(tmp_path))
+        assert_refused(left, 78, f"{tmp_path}: is a folder")
 
     def test_an_unknown_preset(self, run: Run) -> None:
-        assert_refused(run("replay", "map.npz", "--preset", "nope"), 78, "no preset called 'nope'")
+        assert_refused(run("check", "--preset", "nope"), 78, "no preset called 'nope'")
 
 
 class TestWrongUsage:
     def test_an_unknown_command(self, run: Run) -> None:
-        assert_refused(run("frobnicate"), 64, "no command called 'frobnicate'", "replay")
+        assert_refused(run("frobnicate"), 64, "no command 'frobnicate'", "replay")
 
     def test_an_unknown_option(self, run: Run) -> None:
         assert_refused(run("replay", "map.npz", "--frob"), 64, "--frob")
@@ -146,7 +149,80 @@ class TestWrongUsage:
         assert_refused(run("replay", "map.npz", "--policy", "best"), 64, "gp-ucb")
 
 
+class TestDidYouMean:
+    @pytest.mark.parametrize(
+        ("words", "hint"),
+        [
+            ("--backed sim", "did you mean --backend?"),
+            ("-backend sim", "did you mean --backend?"),
+            ("--backend sim --slot=3 --fsat", "did you mean --fast?"),
+            ("run", "`macontrol --backend sim` runs the controller"),
+            ("Run --backend sim", "`macontrol --backend sim` runs the controller"),
+            ("Check", "did you mean check?"),
+            ("virtual_bench", "did you mean virtual-bench?"),
+            ("help virtual_bench", "did you mean virtual-bench?"),
+            ("versoin", "did you mean version?"),
+            ("--backend sim --policy moveucbb", "did you mean moveucb?"),
+            ("--backend simm", "did you mean sim?"),
+            ("bench posterio", "did you mean posterior?"),
+            ("bench posterior --quik", "did you mean --quick?"),
+            ("reproduce mian --out x", "did you mean main?"),
+        ],
+    )
+    def test_a_word_that_is_nearly_one(self, run: Run, words: str, hint: str) -> None:
+        left = run(*words.split())
+        assert_refused(left, 64, hint)
+        assert len(left.err.splitlines()) <= 2
+
+    @pytest.mark.parametrize(
+        ("words", "hint"),
+        [
+            ("check --preset papr", "did you mean paper?"),
+            ("check --set algoritm.beta=2", "did you mean algorithm?"),
+            ("check --set algorithm.policy=moveucbb", "'moveucb'"),
+        ],
+    )
+    def test_a_setting_that_is_nearly_one(self, run: Run, words: str, hint: str) -> None:
+        assert_refused(run(*words.split()), 78, hint)
+
+    def test_an_abbreviation_and_what_follows_two_dashes_are_no_mistakes(self, run: Run) -> None:
+        assert_refused(run("replay", "--pol", "fixed", "--", "--none.npz"), 66, "--none.npz: there")
+
+    def test_a_missing_argument_gets_one_line_of_usage(self, run: Run) -> None:
+        assert run("export", "x").err.splitlines() == [
+            "usage: macontrol export --format {csv,npz,map} [options] RUN   "
+            "('macontrol export --help' lists them)",
+            "macontrol export: error: the following arguments are required: --format",
+        ]
+
+
+class TestOddValues:
+    @pytest.mark.parametrize("name", ["x" * 300, "\udcff", "a\nb", ""])
+    def test_a_name_that_no_file_can_have(self, run: Run, name: str) -> None:
+        left = run("--backend", "sim", "--fast", "--slots", "1", "--name", name)
+        assert_refused(left, 64, "is not a name")
+
+    @pytest.mark.parametrize("option", ["--seed", "--slots", "--faults"])
+    def test_a_number_of_thousands_of_digits(self, run: Run, option: str) -> None:
+        left = run("--backend", "sim", "--fast", option, "9" * 100_000)
+        assert_refused(left, 64, option)
+        assert len(left.err) < 500
+
+
 class TestHelp:
+    def test_version(self, run: Run) -> None:
+        left = run("version")
+        assert (left.code, left.out) == (0, f"macontrol {__version__}\n")
+        assert run("--version") == left
+        assert run("version", "--help") == left
+
+    def test_help_is_a_command_too(self, run: Run) -> None:
+        assert run("help") == run("--help")
+        assert run("help", "version") == run("help", "help") == run("help")
+        assert run("help", "check") == run("check", "--help")
+        assert run("help", "bench", "posterior") == run("bench", "posterior", "--help")
+        assert "usage: macontrol check" in run("help", "check").out
+
     def test_without_words_it_tells_how_it_is_used(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -154,7 +230,7 @@ class TestHelp:
         told = capsys.readouterr().out
         for name in COMMANDS:
             assert f"  {name}" in told
-        assert "78 wrong configuration" in told
+        assert "78 wrong configuration" in " ".join(told.split())
 
     @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=str)
     def test_every_command_has_help(
@@ -190,10 +266,10 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("words", "preset"),
     [
-        ([], "lab-2g4-grbl"),
-        (["--stage", "zaber"], "lab-5g8-zaber"),
+        (["--yes"], "lab-2g4-grbl"),
+        (["--yes", "--stage", "zaber"], "lab-5g8-zaber"),
         (["check"], "lab-2g4-grbl"),
-        (["survey", "--out", "map.npz"], "lab-2g4-grbl"),
+        (["survey", "--yes", "--out", "map.npz"], "lab-2g4-grbl"),
     ],
     ids=["run", "run with Zaber", "check", "survey"],
 )
@@ -204,7 +280,7 @@ def test_a_port_is_enough_for_a_serial_bench(
     port = str(tmp_path / "none")
     assert main([*words, "--backend", "serial", "--port", port]) == 69
     told = capsys.readouterr()
-    assert f"neither --preset nor --config is given: {preset} it is" in told.err
+    assert f"using preset {preset};" in told.err
     assert port in told.out + told.err
 
 
@@ -214,7 +290,7 @@ def test_a_file_is_what_it_says_also_for_a_serial_bench(
     file = tmp_path / "bench.toml"
     file.write_text("[physical]\nslot_duration_s = 0.005\n")
     assert main(["check", "--backend", "serial", "--config", str(file)]) == 69
-    assert "it is" not in capsys.readouterr().err
+    assert "using preset" not in capsys.readouterr().err
 
 
 def test_an_interruption_is_heard_while_the_program_is_loaded() -> None:
@@ -239,3 +315,36 @@ def test_an_interruption_is_heard_while_the_program_is_loaded() -> None:
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == "macontrol: interrupted\n"
         assert process.wait(30) == 130
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_fits_the_terminal(
+    command: str | None,
+    columns: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with suppress(SystemExit):
+        main(["help", command] if command else [])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown
+    # argparse never breaks a list of choices.
+    assert [line for line in shown if len(line) > columns and "{" not in line] == []
+
+
+def test_help_wraps_a_list_in_its_second_column_and_keeps_paragraphs_apart() -> None:
+    text = "One two\nthree.\n\n  csv   all that is known, in\n        a table\n  npz   arrays\n"
+    formatter = HelpFormatter("macontrol")
+    assert formatter._fill_text(text, 34, "").splitlines() == [
+        "One two three.",
+        "",
+        "  csv   all that is known, in a",
+        "        table",
+        "  npz   arrays",
+    ]
+    assert formatter._fill_text("  a command   of it", 34, "").splitlines() == [
+        "  a command",
+        "      of it",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from macontrol.config import Config, load_config, preset_names, preset_text
-from macontrol.config.errors import ConfigError
+from macontrol.config import (
+    Config,
+    differing_keys,
+    load_config,
+    preset_names,
+    preset_text,
+    stored_config,
+)
+from macontrol.config.errors import ConfigError, DataError
 
 TABLE_1: dict[str, object] = {
     "physical.carrier_frequency_hz": 30e9,
@@ -79,9 +87,74 @@ class TestPaperPreset:
         assert Config.model_validate(tables) == paper
         assert set(tables) == set(Config.model_fields)
 
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "channel.sub_ray_phases",
+            "channel.shadow_edge",
+            "drift.shadow_reversion",
+            "drift.change_gain_retention",
+            "survey.variance_floor",
+            "kernel.se_length",
+        ],
+    )
+    def test_what_the_paper_leaves_open_is_marked_as_an_assumption(self, key: str) -> None:
+        section, name = key.split(".")
+        table = preset_text("paper").partition(f"\n[{section}]")[2].partition("\n[")[0]
+        (line,) = (line for line in table.splitlines() if line.startswith(f"{name} ="))
+        assert "# open: " in line
+
     def test_it_is_there_to_be_named(self) -> None:
         assert "paper" in preset_names()
         assert load_config(preset="paper") == load_config()
+
+    def test_the_demo_is_the_papers_run_in_slower_slots(self) -> None:
+        demo, paper = load_config(preset="demo"), load_config()
+        assert demo.physical.slot_duration_s > paper.physical.slot_duration_s
+        assert demo.physical.rho_max == paper.physical.rho_max
+        assert demo.g_max == pytest.approx(paper.g_max)
+        physical = paper.physical
+        assert paper == demo.replace(
+            physical__slot_duration_s=physical.slot_duration_s,
+            physical__actuation_time_s=physical.actuation_time_s,
+        )
+
+
+class TestStored:
+    """A config as a map or a run file keeps it."""
+
+    def test_it_is_read_again(self, paper: Config) -> None:
+        other = paper.replace(algorithm__beta=2.0, channel__sub_ray_phases="random")
+        assert stored_config(other.model_dump_json()) == other
+
+    def test_settings_newer_than_the_file_are_as_earlier_versions_had_them(
+        self, paper: Config
+    ) -> None:
+        tables = json.loads(paper.replace(run__seed=9).model_dump_json())
+        del tables["channel"]["sub_ray_phases"]
+        assert stored_config(json.dumps(tables)) == paper.replace(run__seed=9)
+
+    @pytest.mark.parametrize("text", ["", "{}", "[]", "7", '{"physical": {}}', "nonsense"])
+    def test_what_is_not_a_config_is_refused(self, text: str) -> None:
+        with pytest.raises(DataError):
+            stored_config(text)
+
+    def test_it_takes_the_place_of_the_default_preset(self, paper: Config, tmp_path: Path) -> None:
+        stored = paper.replace(run__seed=9, algorithm__beta=2.0)
+        file = tmp_path / "some.toml"
+        file.write_text("[algorithm]\neta = 1.0\n")
+        assert load_config(base=stored) == stored
+        assert load_config(file, base=stored) == stored.replace(algorithm__eta=1.0)
+        assert load_config(assignments=["run.seed=3"], base=stored) == stored.replace(run__seed=3)
+        assert load_config(preset="paper", base=stored) == paper
+
+    def test_differences_are_named_key_by_key(self, paper: Config) -> None:
+        other = paper.replace(run__seed=9, algorithm__beta=2.0)
+        assert differing_keys(other, paper) == {
+            "algorithm.beta": (2.0, "auto"),
+            "run.seed": (9, 1),
+        }
+        assert differing_keys(paper, paper) == {}
 
 
 class TestBeta:
@@ -104,7 +177,7 @@ class TestAssignments:
             ('algorithm.beta="auto"', "algorithm.beta", "auto"),
             ("algorithm.policy=gp-ucb", "algorithm.policy", "gp-ucb"),
             ("algorithm.use_persistence=false", "algorithm.use_persistence", False),
-            ("kernel.sector_deg=[20, 90.5]", "kernel.sector_deg", (20.0, 90.5)),
+            ("channel.sector_deg=[20, 90.5]", "channel.sector_deg", (20.0, 90.5)),
             ("run.horizon=1_000", "run.horizon", 1000),
             ("physical.carrier_frequency_hz=3e10", "physical.carrier_frequency_hz", 3e10),
         ],
@@ -176,16 +249,16 @@ class TestFiles:
             load_config(path)
 
     def test_a_file_that_is_none_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="No such file"):
+        with pytest.raises(ConfigError, match="there is no such file"):
             load_config(tmp_path / "missing.toml")
-        with pytest.raises(ConfigError, match="Is a directory"):
+        with pytest.raises(ConfigError, match="is a folder"):
             load_config(tmp_path)
 
     def test_the_file_is_told_with_what_is_wrong_in_it(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, "[algorithm]\nwindow = 0\n")
         with pytest.raises(ConfigError) as caught:
             load_config(path, ["algorithm.eta=-1"])
-        assert f"algorithm.window = 0 ({path}): " in str(caught.value)
+        assert f"algorithm.window = 0 ({path}, line 2): " in str(caught.value)
         assert "algorithm.eta = -1 (--set algorithm.eta=-1): " in str(caught.value)
 
 
@@ -242,24 +315,24 @@ REFUSED = [
     (f"algorithm.beta={'[' * 5000}", "algorithm.beta", "valid number"),
     ("physical.actuator_speed_m_per_s=1e308", "physical.actuator_speed_m_per_s", "less than"),
     # contradictions
-    ("physical.actuation_time_s=0.005", "physical.actuation_time_s", "set it below 0.005"),
-    ("physical.actuation_time_s=0.006", "physical.actuation_time_s", "set it below 0.005"),
-    ("physical.slot_duration_s=0.001", "physical.actuation_time_s", "set it below 0.001"),
+    ("physical.actuation_time_s=0.005", "physical.actuation_time_s", "_s to at most 0.00435"),
+    ("physical.actuation_time_s=0.006", "physical.actuation_time_s", "_s to at most 0.00435"),
+    ("physical.slot_duration_s=0.001", "physical.actuation_time_s", "_s to at most 0.000871"),
     ("physical.stroke=0.009", "physical.stroke", "below one grid step of 0.01"),
     ("physical.actuator_speed_m_per_s=0.09", "physical.stroke", "below one grid step"),
     ("physical.stroke=0.07", "physical.stroke", "v·T_a = 0.0600415"),
-    ("physical.initial_position=6.1", "physical.initial_position", "set it between 0 and 6"),
-    ("algorithm.grid_spacing=0.011", "algorithm.grid_spacing", "whole steps; 0.0110091743119 does"),
-    ("algorithm.grid_spacing=7", "algorithm.grid_spacing", "whole steps; 6 does"),
-    ("algorithm.grid_spacing=1e-5", "algorithm.grid_spacing", "set it to at least 6e-05"),
-    ("algorithm.grid_spacing=1e-300", "algorithm.grid_spacing", "set it to at least 6e-05"),
+    ("physical.initial_position=6.1", "physical.initial_position", "_position to at most 6"),
+    ("algorithm.grid_spacing=0.011", "algorithm.grid_spacing", "_spacing to 0.01100917431193"),
+    ("algorithm.grid_spacing=7", "algorithm.grid_spacing", "_spacing to 0.06"),
+    ("algorithm.grid_spacing=1e-5", "algorithm.grid_spacing", "_spacing to 6e-05 or more"),
+    ("algorithm.grid_spacing=1e-300", "algorithm.grid_spacing", "_spacing to 6e-05 or more"),
     ("kernel.components=2", "kernel.fringe_periods", 'give 2 periods, or "auto"'),
     ("kernel.constant_weight=0.8", "kernel.constant_weight", "together they may make at most 1"),
     ("kernel.sector_deg=[150, 30]", "kernel.sector_deg", "two angles that rise"),
     ("kernel.sector_deg=[0, 181]", "kernel.sector_deg", "within [0, 180]"),
     ("channel.sector_deg=[-1, 90]", "channel.sector_deg", "within [0, 180]"),
-    ("channel.shadow_extent=7", "channel.shadow_extent", "set it to at most 6"),
-    ("survey.samples=602", "survey.samples", "set it to at most 601"),
+    ("channel.shadow_extent=7", "channel.shadow_extent", "_extent to at most 6"),
+    ("survey.samples=602", "survey.samples", "samples to at most 601"),
     ("timing.decision_share=0.8", "timing.decision_share", "to measure in"),
 ]
 
@@ -297,6 +370,11 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 3
 
 
+def test_a_site_that_is_set_as_the_preset_has_it_is_not_refused() -> None:
+    """With explicit periods it has no effect, and says nothing else than the preset."""
+    assert load_config(assignments=["kernel.sector_deg=[30, 150]"]) == load_config()
+
+
 @pytest.mark.parametrize(
     "assignments",
     [
@@ -310,7 +388,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ["algorithm.grid_spacing=0.0110091743119"],
         ["survey.samples=601"],
         ["kernel.components=0", "kernel.fringe_periods=[]", "kernel.residual_weight=0.75"],
-        ["kernel.sector_deg=[0, 180]"],
+        ["kernel.sector_deg=[0, 180]", "kernel.fringe_periods=auto"],
         ["run.seed=0"],
     ],
     ids=str,

@@ -5,32 +5,46 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from macontrol import daemon as daemon_module
+from macontrol import starting_point
 from macontrol.cli import main
 from macontrol.config import Config
 from macontrol.config.errors import HardwareError, MacontrolError, UsageError
+from macontrol.controller.clock import VirtualClock
+from macontrol.controller.loop import SlotLoop
+from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Decision
-from macontrol.controller.realtime import RealtimeReport
+from macontrol.controller.realtime import ORDINARY_DECISION_S, RealtimeReport
 from macontrol.controller.record import EventKind
-from macontrol.controller.runfile import RunFileRecorder, read_run
+from macontrol.controller.runfile import (
+    RunFileRecorder,
+    default_run_folder,
+    new_run_path,
+    read_run,
+    runs_in,
+)
 from macontrol.controller.survey import Survey
-from macontrol.daemon import Daemon, RunOptions
+from macontrol.controller.survey_file import keep_survey
+from macontrol.daemon import Daemon
 from macontrol.hal import Arrival, StageBrokenError, StageError
+from macontrol.run_options import RunOptions
 from macontrol.sim.bench import SimulatedBench, SimulatedStage
 from macontrol.sim.campaign.episode import play
 from macontrol.sim.channel import survey_rewards
 from macontrol.sim.oracle import oracle_value
 from macontrol.sim.rewardmap import simulate_map
+from macontrol.starting_point import StartingPoint
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 
@@ -55,9 +69,11 @@ def options(**changes: Any) -> RunOptions:
         "duration_s": None,
         "fast": True,
         "run_file": None,
+        "resume": False,
         "cold": False,
         "regret": False,
         "faults": None,
+        "log": "json",
     }
     known = {field.name for field in fields(RunOptions)}
     return RunOptions(**{key: value for key, value in (plain | changes).items() if key in known})
@@ -79,6 +95,8 @@ class StrangePolicy:
 
     def observe(self, slot: int, position: float, reward: float) -> None: ...
 
+    def withdraw(self, slot: int) -> None: ...
+
     def decide(self, slot: int, position: float) -> Decision:
         if slot == 20:
             self._strange()
@@ -89,7 +107,7 @@ class StrangePolicy:
 @pytest.fixture
 def strange(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     def install(act: Callable[[], object]) -> None:
-        monkeypatch.setattr(daemon_module, "make_policy", lambda *_: StrangePolicy(act))
+        monkeypatch.setattr(daemon_module, "make_policy", lambda *_, **__: StrangePolicy(act))
 
     return install
 
@@ -189,13 +207,34 @@ class TestRun:
         assert all("that is the stroke of this run" in line for line in told)
 
     @pytest.mark.parametrize(
+        ("priority", "fast", "reserved"),
+        [(0, False, [ORDINARY_DECISION_S]), (50, False, []), (0, True, [])],
+    )
+    def test_more_time_is_kept_to_decide_only_in_ordinary_scheduling(
+        self,
+        paper: Config,
+        priority: int,
+        fast: bool,
+        reserved: list[float],
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        report = RealtimeReport((), (), priority=priority, locked=False, blas_threads=1)
+        monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
+        seen: list[float] = []
+        monkeypatch.setattr(SlotLoop, "reserve_decision", lambda _, seconds: seen.append(seconds))
+        assert Daemon(paper, options(slots=2, fast=fast)).run() == 0
+        assert seen == reserved
+        assert log(capfd)[-1].get("realtime", {}).get("priority") == (None if fast else priority)
+
+    @pytest.mark.parametrize(
         ("arguments", "slots"),
         [(["--slots", "7"], 7), (["--duration", "0.35"], 70), (["--duration", "1"], 200)],
     )
     def test_lengths_are_exact(
         self, arguments: list[str], slots: int, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        assert main(["--backend", "sim", "--fast", *arguments]) == 0
+        assert main(["--backend", "sim", "--fast", "--log", "json", *arguments]) == 0
         assert log(capfd)[-1]["slots"] == slots
 
     def test_faults_injected_are_those_told(
@@ -234,28 +273,57 @@ class TestRestart:
             algorithm__window=1000,
         )
 
-    def first_slot(self, config: Config, capfd: pytest.CaptureFixture[str], **kind: Any) -> int:
+    def run(
+        self, config: Config, capfd: pytest.CaptureFixture[str], **kind: Any
+    ) -> list[dict[str, Any]]:
         capfd.readouterr()
-        assert Daemon(config, options(fast=False, slots=3, **kind)).run() == 0
-        lines = log(capfd)
+        chosen = {"fast": False, "slots": 3, "resume": True} | kind
+        assert Daemon(config, options(**chosen)).run() == 0
+        return log(capfd)
+
+    def first_slot(self, config: Config, capfd: pytest.CaptureFixture[str], **kind: Any) -> int:
+        lines = self.run(config, capfd, **kind)
         (start,) = (line for line in lines if line["event"] == "start")
         resumed = any(line["event"] == "resume" for line in lines)
         slot = int(start["detail"].split()[1].rstrip(","))
         assert resumed == (slot > 1)
         return slot
 
-    def test_a_fresh_run_is_resumed(
+    def test_a_fresh_run_is_resumed_if_asked_for(
         self, config: Config, capfd: pytest.CaptureFixture[str]
     ) -> None:
         assert self.first_slot(config, capfd) == 1
         assert self.first_slot(config, capfd) > 3
+        assert self.first_slot(config, capfd, resume=False) == 1
 
-    def test_but_not_if_asked_not_to(
+    def test_a_death_before_the_first_slot_does_not_cost_the_run_before_it(
         self, config: Config, capfd: pytest.CaptureFixture[str]
     ) -> None:
         self.first_slot(config, capfd)
-        assert self.first_slot(config, capfd, cold=True) == 1
-        assert self.first_slot(config, capfd, regret=True) == 1
+        (first,) = runs_in(default_run_folder(), "sim")
+        dead = RunFileRecorder(
+            new_run_path(default_run_folder(), "sim", time.time() + 2), read_run(first).header
+        )
+        dead.start()
+        dead.close()
+        assert self.first_slot(config, capfd) > 3
+
+    def test_what_happens_to_an_earlier_file_of_the_same_name_is_printed(
+        self, config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "run.sqlite"
+
+        def said(**kind: Any) -> list[str]:
+            lines = self.run(config, capfd, run_file=path, **kind)
+            return [line["detail"] for line in lines if line["event"] == "bench"]
+
+        assert said() == ["not resumed: there is no earlier run"]
+        (renamed,) = said(resume=False)
+        (aside,) = tmp_path.glob("run-*.sqlite")
+        assert renamed == f"{path}: the earlier run of this name is now {aside}"
+        resumed, renamed = said()
+        assert resumed.startswith(f"resumed from {path}, ")
+        assert "is now" in renamed
 
     def test_nor_of_another_bench_or_config(
         self, config: Config, capfd: pytest.CaptureFixture[str]
@@ -264,32 +332,171 @@ class TestRestart:
         assert self.first_slot(config, capfd, name="other") == 1
         assert self.first_slot(config.replace(run__seed=2), capfd) == 1
 
+    @pytest.mark.parametrize("before", [{"bench": "simulated", "port": "USB 1"}, None])
+    def test_nor_of_another_board_under_the_same_name(
+        self,
+        config: Config,
+        before: dict[str, str] | None,
+        capfd: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(SimulatedBench, "identity", before)
+            self.first_slot(config, capfd)
+        lines = self.run(config, capfd)
+        (cold,) = (line["detail"] for line in lines if line["event"] == "cold-start")
+        assert ("port was USB 1 and is unknown" if before else "which bench") in cold
+
     def test_nor_if_it_is_older_than_the_window(
         self, config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.first_slot(config, capfd)
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + 20.0)
-        assert Daemon(config, options(fast=False, slots=3)).run() == 0
-        (told,) = (line for line in log(capfd) if line["event"] == "cold-start")
-        assert "says nothing any more" in told["detail"]
+        lines = self.run(config, capfd)
+        (cold,) = (line["detail"] for line in lines if line["event"] == "cold-start")
+        assert "s old, and the window is" in cold
+
+    def test_nor_if_it_has_become_so_while_the_bench_was_opened(
+        self, config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.first_slot(config, capfd)
+        real = StartingPoint.find_resume
+
+        def find(start: StartingPoint) -> Any:
+            found = real(start)
+            start.last_slot_began_s -= 20.0  # as if homing had taken that long
+            return found
+
+        monkeypatch.setattr(StartingPoint, "find_resume", find)
+        lines = self.run(config, capfd)
+        (cold,) = (line["detail"] for line in lines if line["event"] == "cold-start")
+        assert "now that the bench is ready" in cold
 
     def test_it_goes_on_towards_its_target(
         self, config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         moving = config.replace(algorithm__policy="moveucb", run__seed=4)
         paths = [tmp_path / "first.sqlite", tmp_path / "second.sqlite"]
-        assert Daemon(moving, options(fast=False, slots=30, run_file=paths[0])).run() == 0
+        self.run(moving, capfd, slots=30, run_file=paths[0])
         paths[0].rename(paths[1])
-        assert Daemon(moving, options(fast=False, slots=2, run_file=paths[1])).run() == 0
+        summary = self.run(moving, capfd, slots=2, run_file=paths[1])[-1]
         (aside,) = tmp_path.glob("second-*.sqlite")
         before, after = read_run(aside), read_run(paths[1])
         assert after.header.resumed_from == str(aside)
         assert after.slots["position"][0] == pytest.approx(before.slots["next_position"][-1])
         seen = before.slots["slot"][~np.isnan(before.slots["reward"])]
         assert [sample.slot for sample in after.header.window] == list(seen)
-        summary = log(capfd)[-1]
         assert summary["switches"] == np.sum(after.slots["switched"])
+
+
+@pytest.mark.parametrize("other", ["--cold", "--fast", "--regret"])
+def test_options_that_contradict_resuming_are_refused(
+    other: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(["--backend", "sim", "--slots", "3", "--resume", other])
+    except SystemExit as left:  # the parser's own refusals
+        code = left.code
+    assert code == 64
+    assert "--resume" in capfd.readouterr().err
+
+
+def test_a_start_without_room_says_so_and_the_run_goes_on(
+    paper: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.sqlite"
+    config = paper.replace(run__free_space_floor_mb=1e12)
+    assert Daemon(config, options(slots=20, run_file=path)).run() == 0
+    lines = log(capfd)
+    (warning,) = (line["detail"] for line in lines if line["event"] == "warning")
+    assert "recording is paused from the start: only" in warning
+    assert (lines[-1]["slots"], lines[-1]["records_written"]) == (20, 0)
+    assert lines[-1]["records_lost"] >= 20
+    assert len(read_run(path).slots["slot"]) == 0
+
+
+class TestKeptSurvey:
+    """What a run on a bench without prior knowledge does with a survey that is kept."""
+
+    BENCH: ClassVar = {"bench": "simulated"}
+
+    @pytest.fixture
+    def start(self, paper: Config, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+        """Keep a survey of some age, start, and return survey, notes and walks."""
+        monkeypatch.setattr(SimulatedBench, "prior_survey", lambda *_: None)
+        walked = Survey(np.array([0.0, 3.0, 6.0]), np.array([1.0, 3.0, 2.0]), 0.0, time.time())
+        walks: list[int] = []
+
+        def walk(*_: object, **__: object) -> Survey:
+            walks.append(1)
+            return walked
+
+        monkeypatch.setattr(starting_point, "walk_rail", walk)
+
+        def begin(age_s: float, policy: str = "moveucb", **kind: Any) -> Any:
+            config = paper.replace(
+                algorithm__policy=policy, physical__slot_duration_s=0.02, algorithm__window=1000
+            )
+            kept = replace(walked, walked_wall_s=time.time() - age_s)
+            assert keep_survey(config, kept, self.BENCH) is None
+            notes: list[str] = []
+            point = StartingPoint(
+                config,
+                options(**kind),
+                VirtualClock(),
+                note=notes.append,
+                is_stopped=lambda: False,
+            )
+            bench = SimulatedBench(config, VirtualClock(), seed=1)
+            found = point.survey(bench, show_progress=False)
+            assert found is not None
+            return found, found.is_in_window(config, time.time()), notes, len(walks)
+
+        return begin
+
+    def test_its_samples_are_used_within_the_windows_time(self, start: Callable[..., Any]) -> None:
+        _, in_window, (note,), walks = start(5.0)
+        assert (in_window, walks) == (True, 0)
+        assert note.startswith("survey: 3 samples from ")
+        assert note.endswith(", 5 s old")
+
+    @pytest.mark.parametrize("policy", ["moveucb", "gp-ucb", "epsilon-greedy", "fixed"])
+    def test_later_only_sigma_f_is(self, start: Callable[..., Any], policy: str) -> None:
+        survey, in_window, (note,), walks = start(25.0, policy)
+        assert (in_window, walks) == (False, 0)
+        assert survey.reward.tolist() == [1.0, 3.0, 2.0]
+        assert "is 25 s old, and the window is 20 s: sigma_f = 1.000 is used" in note
+
+    def test_a_policy_that_starts_from_samples_walks_again(self, start: Callable[..., Any]) -> None:
+        _, in_window, notes, walks = start(25.0, "sweep-and-hold")
+        assert (in_window, walks) == (True, 1)
+        assert "sweep-and-hold starts from its samples" in notes[0]
+
+    def test_after_fresh_s_or_if_cold_the_rail_is_walked(self, start: Callable[..., Any]) -> None:
+        assert start(3601.0)[3] == 1
+        assert start(5.0, cold=True)[3] == 2
+
+    def test_a_run_with_sigma_f_alone_starts_without_samples(
+        self, paper: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        config = paper.replace(algorithm__policy="moveucb")
+        monkeypatch.setattr(SimulatedBench, "prior_survey", lambda *_: None)
+        survey = Survey(np.linspace(0, 6, 50), np.linspace(0, 6, 50), 0.1, time.time() - 60)
+        assert keep_survey(config, survey, self.BENCH) is None
+        made: list[Any] = []
+
+        def make(*arguments: Any, **kind: Any) -> Any:
+            made.append(make_policy(*arguments, **kind))
+            assert len(made[0].posterior) == 0
+            return made[0]
+
+        monkeypatch.setattr(daemon_module, "make_policy", make)
+        assert Daemon(config, options(slots=3)).run() == 0
+        assert made[0].posterior.slots == [1, 2, 3]
+        assert made[0].posterior.sigma_f2 == survey.sigma_f2(config)
+        (told,) = (line for line in log(capfd) if line["event"] == "survey")
+        assert told["detail"].startswith("0 samples")
 
 
 class TestEnding:
@@ -303,7 +510,8 @@ class TestEnding:
     ) -> None:
         strange(lambda: 1 / 0)
         path = tmp_path / "run.sqlite"
-        code = main(["--backend", "sim", "--fast", "--slots", "50", "--run", str(path)])
+        words = ["--backend", "sim", "--fast", "--log", "json", "--slots", "50"]
+        code = main([*words, "--run", str(path)])
         assert code == 70
         captured = capfd.readouterr()
         assert captured.err.startswith("macontrol: internal error: ZeroDivisionError: division")
@@ -335,7 +543,7 @@ class TestEnding:
     def test_before_anything_listens_it_is_printed(
         self, paper: Config, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise KeyError("early")
 
         monkeypatch.setattr(daemon_module, "make_policy", fail)
@@ -474,7 +682,7 @@ class TestEnding:
 
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         monkeypatch.setattr(SimulatedBench, "prior_survey", lambda *_: None)
-        monkeypatch.setattr(daemon_module, "walk_rail", walk)
+        monkeypatch.setattr(starting_point, "walk_rail", walk)
         assert Daemon(paper, options(run_file=tmp_path / "run.sqlite")).run() == 0
         assert "stopped before the rail was walked" in capfd.readouterr().out
         assert list(tmp_path.rglob("*.*")) == []
@@ -482,13 +690,13 @@ class TestEnding:
     def test_a_signal_during_the_survey_is_not_forgotten(
         self, paper: Config, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        real = Daemon._survey
+        real = StartingPoint.survey
 
-        def survey(daemon: Daemon, *arguments: Any) -> Any:
+        def survey(start: StartingPoint, bench: Any, **options: Any) -> Any:
             os.kill(os.getpid(), signal.SIGTERM)
-            return real(daemon, *arguments)
+            return real(start, bench, **options)
 
-        monkeypatch.setattr(Daemon, "_survey", survey)
+        monkeypatch.setattr(StartingPoint, "survey", survey)
         assert Daemon(paper, options()).run() == 0
         assert log(capfd)[-1]["slots"] == 0
 
@@ -514,6 +722,46 @@ class TestEnding:
 
 
 class TestSignals:
+    def test_a_service_does_not_end_when_it_is_hung_up(
+        self,
+        paper: Config,
+        tmp_path: Path,
+        strange: Callable[[Callable[[], object]], None],
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(tmp_path / "notify"))
+            monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+            strange(lambda: os.kill(os.getpid(), signal.SIGHUP))
+            assert Daemon(paper, options(slots=40)).run() == 0
+        lines = log(capfd)
+        assert lines[-1]["slots"] == 40
+        assert [line for line in lines if "SIGHUP is ignored" in line.get("detail", "")]
+
+    def test_a_simulated_bench_ignores_a_request_for_the_noise_floor(
+        self,
+        paper: Config,
+        strange: Callable[[Callable[[], object]], None],
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        before = signal.getsignal(signal.SIGUSR1)
+        strange(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        assert Daemon(paper, options(slots=40)).run() == 0
+        assert log(capfd)[-1]["slots"] == 40
+        assert signal.getsignal(signal.SIGUSR1) is before
+
+    def test_a_hang_up_stops_what_is_no_service(self) -> None:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.first == signal.SIGHUP
+
+    def test_an_ignored_hang_up_is_no_first_signal(self) -> None:
+        with StopSignals(ignore_hang_up=True) as signals:
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGHUP)
+            assert (signals.first, signals.hang_ups) == (0, 3)
+
     def test_ignored_ones_stay_ignored(self) -> None:
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:

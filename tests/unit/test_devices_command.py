@@ -297,3 +297,35 @@ def test_access_is_what_the_file_says(tmp_path: Path) -> None:
     assert found.mode == "-rw-------"
     with pytest.raises(OSError, match="No such file"):
         devices.access_to(os.fspath(tmp_path / "none"))
+
+
+class TestPortIdentity:
+    """Which adapter is behind a port: it distinguishes two boards of one make where it can."""
+
+    def identity(self, machine: Path, monkeypatch: pytest.MonkeyPatch, **facts: object) -> str:
+        device = machine / "dev" / "ttyUSB0"
+        write(device)
+        link(machine / "dev" / "stage", device)
+        usb = {"vid": 0x1A86, "pid": 0x7523, "serial_number": None, "location": "1-1.2"}
+        port = SimpleNamespace(**({"device": str(device)} | usb | facts))
+        monkeypatch.setattr("serial.tools.list_ports.comports", lambda: [port])
+        return devices.port_identity(str(machine / "dev" / "stage"))
+
+    @pytest.mark.parametrize(
+        ("facts", "expected"),
+        [
+            ({"serial_number": "A50285BI"}, "USB 1a86:7523 serial A50285BI"),
+            ({}, "USB 1a86:7523 1-1.2"),
+            ({"location": None}, "USB 1a86:7523"),
+            ({"vid": None, "pid": None}, "not on the USB"),
+            ({"device": "/dev/ttyUSB7"}, "not on the USB"),
+        ],
+    )
+    def test_it_goes_by_serial_number_or_by_socket(
+        self,
+        machine: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        facts: dict[str, object],
+        expected: str,
+    ) -> None:
+        assert self.identity(machine, monkeypatch, **facts) == expected

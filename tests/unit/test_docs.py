@@ -25,6 +25,12 @@ def names_in(file: Path) -> set[str]:
     return found
 
 
+def test_pictures_are_small() -> None:
+    pictures = sorted(ROOT.glob("docs/*.png"))
+    assert pictures
+    assert not [picture.name for picture in pictures if picture.stat().st_size >= 300_000]
+
+
 def test_every_test_that_the_table_of_faults_names_exists() -> None:
     named = TEST.findall((ROOT / "docs/faults.md").read_text("utf-8"))
     named = [(ROOT / path, name.removeprefix("::")) for path, name in named]

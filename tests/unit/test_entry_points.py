@@ -1,6 +1,7 @@
 """The installed command and `python -m macontrol` are the same program."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,3 +33,39 @@ def test_blas_runs_on_one_thread_unless_the_user_says_otherwise(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [expected] * len(THREAD_VARIABLES)
+
+
+def test_what_a_command_does_not_use_is_not_loaded() -> None:
+    code = (
+        "import sys\n"
+        "from macontrol.cli import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit: print(*(name in sys.modules for name in ('scipy', 'structlog')))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["False False"]
+
+
+@pytest.mark.parametrize("signal_name", ["SIGUSR1", "SIGHUP"])
+def test_a_service_survives_its_signals_before_it_has_loaded(signal_name: str) -> None:
+    """Loading takes seconds on a small computer; dead by SIGHUP, a service stays down."""
+    code = (
+        "import os, signal, sys\n"
+        "from macontrol import __main__, cli\n"
+        f"cli.main = lambda: os.kill(os.getpid(), signal.{signal_name})\n"
+        "sys.exit(__main__.entry())\n"
+    )
+    environment = {**os.environ, "NOTIFY_SOCKET": "/nowhere"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
+def test_a_terminal_that_hangs_up_ends_what_is_loading() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from macontrol import __main__, cli\n"
+        "cli.main = lambda: os.kill(os.getpid(), signal.SIGHUP)\n"
+        "sys.exit(__main__.entry())\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment)
+    assert done.returncode == -signal.SIGHUP

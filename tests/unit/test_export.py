@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,13 @@ SLOTS = 20
 
 
 def write(
-    path: Path, *, backend: str = "sim", first: int = 1, slots: int = SLOTS, off: float = 0.0
+    path: Path,
+    *,
+    backend: str = "sim",
+    first: int = 1,
+    slots: int = SLOTS,
+    off: float = 0.0,
+    resumed_from: str | None = None,
 ) -> Path:
     """A run in the simulated world that stood still at the middle of the rail, and missed slot 5.
 
@@ -38,17 +46,17 @@ def write(
         sigma_f2=0.5,
         started_wall_s=1_700_000_000.0,
         started_clock_s=0.0,
-        resumed_from=None if first == 1 else "earlier.sqlite",
+        resumed_from=resumed_from,
     )
     file = RunFileRecorder(path, header)
     file.start()
     for slot in range(first, first + slots):
         if slot == 5:
-            file.hand_over(Event(5, 0.0125, EventKind.MISSED, 'stalled, "long"', 1.0))
+            file.submit(Event(5, 0.0125, EventKind.MISSED, 'stalled, "long"', 1.0))
             continue
         known = slot != 3 and slot <= SLOTS
         seen = world.reward[slot - 1, 50] + world.noise[slot - 1] + off if known else None
-        file.hand_over(
+        file.submit(
             SlotRecord(
                 slot=slot,
                 start_s=slot * 0.005,
@@ -141,6 +149,28 @@ def test_a_simulated_run_gives_the_map_of_its_world(
     assert load_map(out, CONFIG).slots == 4
 
 
+def test_a_run_that_missed_its_first_slots_gives_the_whole_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path / "run.sqlite", first=7, slots=14), tmp_path / "map.npz"
+    assert main(["export", str(path), "--format", "map", "--out", str(out)]) == 0
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(
+        load_map(out, CONFIG).reward, simulate_map(CONFIG, 7, SLOTS).reward
+    )
+
+
+def test_a_map_of_slots_before_the_first_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE slots SET slot = -40 WHERE slot = 2")
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "map.npz")]) == 65
+    assert "begins at slot -40" in capsys.readouterr().err
+
+
 def test_a_map_that_does_not_agree_with_the_run_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,7 +189,8 @@ def test_what_makes_no_map_is_refused_with_the_reason(
         return capsys.readouterr().err
 
     assert "only where the antenna was" in told(write(tmp_path / "a.sqlite", backend="serial"))
-    resumed = told(write(tmp_path / "b.sqlite", first=11, slots=5))
+    earlier = "earlier.sqlite"
+    resumed = told(write(tmp_path / "b.sqlite", first=11, slots=5, resumed_from=earlier))
     assert "begins at slot 11" in resumed
     assert "earlier.sqlite" in resumed
     assert "no slot yet" in told(write(tmp_path / "c.sqlite", slots=0))
@@ -199,7 +230,7 @@ def test_an_input_that_is_no_run_file_is_unusable(
 ) -> None:
     (tmp_path / "other").write_text("x" * 5000)
     assert main(["export", str(tmp_path / "other"), "--format", "csv"]) == 65
-    assert main(["export", str(tmp_path / "nothing"), "--format", "csv"]) == 65
+    assert main(["export", str(tmp_path / "nothing"), "--format", "csv"]) == 66
     assert "no such file" in capsys.readouterr().err
 
 
@@ -226,3 +257,24 @@ def test_a_run_of_the_daemon_is_replayed_from_its_map(
     with Path("replayed.csv").open() as file:
         replayed = [float(row["position"]) for row in csv.DictReader(file)]
     np.testing.assert_allclose(read_run("r.sqlite").slots["position"], replayed, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", ["-1", "9" * 400])
+def test_a_seed_that_no_run_has_is_damage(
+    tmp_path: Path, seed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE header SET value = ? WHERE key = 'seed'", (seed,))
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "map.npz")]) == 65
+    assert "is damaged: its header's seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("position", ["1e308", "1e300", "-1e300", "9e999"])
+def test_a_position_that_no_rail_has_does_not_stop_a_map(tmp_path: Path, position: str) -> None:
+    path = write(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE slots SET position = {position} WHERE slot = 2")
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "map.npz")]) == 0

@@ -43,7 +43,7 @@ class Counted(Recorder):
     events: Counter[str] = field(default_factory=Counter)
     open_rows: set[int] = field(default_factory=set)
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         if isinstance(item, SlotRecord):
             assert item.slot == self.last_slot + 1
             self.rows, self.last_slot = self.rows + 1, item.slot

@@ -11,7 +11,7 @@ from sdr import wait_until
 
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import ProbeError
-from macontrol.hal.sdr_probe import NoiseFloor
+from macontrol.hal.noise_floor import NoiseFloor
 
 
 def test_every_signal_is_one_measurement_and_never_in_the_slot_thread() -> None:
@@ -46,7 +46,10 @@ def test_a_floor_that_cannot_be_measured_is_told_and_the_next_request_is_heard()
         wait_until(lambda: len(told) == 1)
         signal.raise_signal(signal.SIGUSR1)
         wait_until(lambda: len(told) == 2)
-    assert told[0] == ("radio: noise floor not measured: gap; the earlier one holds", None)
+    assert told[0] == (
+        "radio: noise floor not measured: gap; keeping the previous noise floor",
+        None,
+    )
     assert told[1][0] == "measured again"
     assert told[1][1] == pytest.approx(-30.0)
 
@@ -57,3 +60,11 @@ def test_the_signal_is_as_before_afterwards_and_the_thread_has_gone() -> None:
         assert signal.getsignal(signal.SIGUSR1) != before
     assert signal.getsignal(signal.SIGUSR1) == before
     wait_until(lambda: not any(t.name == "noise-floor" for t in threading.enumerate()))
+
+
+def test_a_simulated_probe_has_none_and_says_so() -> None:
+    told: list[tuple[str, float | None]] = []
+    with FloorRequest(None, lambda *words: told.append(words)):
+        signal.raise_signal(signal.SIGUSR1)
+        wait_until(lambda: len(told) == 1)
+    assert told == [("ignored: a simulated probe has no noise floor to measure", None)]

@@ -46,12 +46,15 @@ def test_connecting_to_a_board_that_resets_reads_what_it_is() -> None:
     desk.line.assert_consumed()
     identity = desk.stage.identity
     assert (identity.dialect, identity.version) == ("Grbl", "1.1h.20190830")
+    parts = desk.stage.identity_parts
+    assert parts["firmware"].startswith("Grbl 1.1h.20190830")
+    assert "$130=100" in parts["settings"]
     description = desk.stage.description
     assert description.travel_mm == pytest.approx(96.0)  # less a pull-off of 2 mm at both ends
     assert description.step_mm == pytest.approx(0.0125)
     assert description.speed_mm_per_s == pytest.approx(100.0)
     assert description.acceleration_mm_per_s2 == pytest.approx(500.0)
-    assert desk.stage.latencies_s == pytest.approx([0.004] * 12)
+    assert [lines for _, lines in desk.stage.answer_times.samples] == pytest.approx([0.004] * 12)
     assert description.latency_s == pytest.approx(0.023)
     assert not desk.stage.is_homed
 
@@ -64,7 +67,7 @@ def test_a_few_slow_answers_in_many_are_no_latency() -> None:
     ] * 3
     desk = Desk(*script)
     desk.stage.connect(desk.soon())
-    assert max(desk.stage.latencies_s) > 0.3
+    assert max(desk.stage.answer_times.samples)[-1] > 0.3
     assert desk.stage.description.latency_s == pytest.approx(0.023)
     desk.line.assert_consumed()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, nan
+from math import inf, isnan, nan
 
 import pytest
 
@@ -148,7 +148,7 @@ def test_a_report_that_is_no_number_is_a_fault_and_forgets_the_position(said: fl
     stage.says = Arrival(said, True, 0.0)
     with pytest.raises(StageError):
         guard.locate(1.0)
-    assert guard.reported_mm != guard.reported_mm
+    assert isnan(guard.reported_mm)
     with pytest.raises(CommandRefusedError):
         guard.move(30.0, 1.0)
 
@@ -160,8 +160,8 @@ def test_before_it_was_asked_the_stage_takes_no_commands() -> None:
         guard.move(30.0, 1.0)
 
 
-@pytest.mark.parametrize("shake", ["stop", "doubt", "fail"])
-def test_after_a_stop_a_doubt_or_a_failed_move_it_must_be_asked_again(
+@pytest.mark.parametrize("shake", ["stop", "doubt", "move", "locate"])
+def test_after_a_stop_a_doubt_or_a_failed_call_it_must_be_asked_again(
     shake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage()
@@ -173,12 +173,12 @@ def test_after_a_stop_a_doubt_or_a_failed_move_it_must_be_asked_again(
         guard.doubt()
     else:
 
-        def fail(position_mm: float, deadline_s: float) -> Arrival:
+        def fail(*_: float) -> Arrival:
             raise StageError("no answer")
 
-        monkeypatch.setattr(stage, "move_to", fail)
+        monkeypatch.setattr(stage, "move_to" if shake == "move" else "where", fail)
         with pytest.raises(StageError):
-            guard.move(30.1, 1.0)
+            guard.move(30.1, 1.0) if shake == "move" else guard.locate(1.0)
         monkeypatch.undo()
     assert not guard.is_standing
     with pytest.raises(CommandRefusedError):

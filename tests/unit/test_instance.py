@@ -15,7 +15,7 @@ import pytest
 from macontrol.config.errors import HardwareError
 from macontrol.controller.instance import InstanceLock, lock_directory
 from macontrol.controller.record import Event, EventKind
-from macontrol.recorders import Follower
+from macontrol.recorders import LockFollower
 
 HOLD = """
 import sys, time
@@ -107,16 +107,16 @@ def test_a_stage_that_comes_back_as_another_device_takes_its_lock_along(tmp_path
     folder = tmp_path / "locks"
     folder.mkdir()
     with InstanceLock(str(name), folder) as lock:
-        recorder = Follower(lock.follow)
+        recorder = LockFollower(lock.follow)
         name.unlink()
-        recorder.hand_over(Event(1, 0.0, EventKind.RECOVERY, "the probe works again"))
+        recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the probe works again"))
         with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
             pass
         name.symlink_to(ports[1])
-        recorder.hand_over(Event(1, 0.0, EventKind.STAGE_FAULT, "unplugged"))
+        recorder.submit(Event(1, 0.0, EventKind.STAGE_FAULT, "unplugged"))
         with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
             pass
-        recorder.hand_over(Event(1, 0.0, EventKind.RECOVERY, "the stage works again"))
+        recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the stage works again"))
         with InstanceLock(str(ports[0]), folder):
             pass
         with pytest.raises(HardwareError, match="is driven by pid"):
@@ -178,3 +178,13 @@ def test_a_user_keeps_them_in_the_session(tmp_path: Path) -> None:
 def test_a_folder_open_to_all_is_passed_over(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     assert lock_directory({"RUNTIME_DIRECTORY": str(tmp_path)}) != tmp_path
+
+
+@pytest.mark.parametrize("program", ["/opt/bin/macontrol", "/src/macontrol/__main__.py"])
+def test_the_holder_is_named_by_the_program_that_was_started(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [program, "--backend", "sim"])
+    with InstanceLock("rail", tmp_path), pytest.raises(HardwareError) as refused:
+        InstanceLock("rail", tmp_path).__enter__()
+    assert "(macontrol --backend sim, since" in str(refused.value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,6 +169,23 @@ class TestTime:
             )
             assert end - record.start_s == pytest.approx(bench.slot_s * (1 - timing.decision_share))
 
+    @pytest.mark.parametrize(
+        ("reserved_s", "kept_s"),
+        [(1e-4, 5e-4), (1.5e-3, 1.5e-3), (1.0, 1.95e-3)],  # at most half of what T_a leaves
+    )
+    def test_time_reserved_to_decide_shortens_the_measurement_and_nothing_else(
+        self, bench: ScriptedBench, reserved_s: float, kept_s: float
+    ) -> None:
+        bench.loop.reserve_decision(reserved_s)
+        phases = bench.loop.phases
+        assert phases.actuate_s == pytest.approx(1.1e-3)
+        assert phases.decide_s == pytest.approx(kept_s)
+        assert phases.measure_s == pytest.approx(bench.slot_s - 1.1e-3 - kept_s)
+        records = bench.run(3).slots
+        for record, (_, begin, end) in zip(records, bench.probe.requests, strict=True):
+            assert begin - record.start_s == pytest.approx(phases.actuate_s)
+            assert end - begin == pytest.approx(phases.measure_s)
+
     def test_every_phase_is_measured(self, bench: ScriptedBench) -> None:
         def slowly(policy: ScriptedPolicy, slot: int, position: float) -> float:
             policy.clock.lose(3e-4)
@@ -284,6 +303,27 @@ class TestTime:
             bench.clock.stalls[bench.clock.now() + 5 * bench.slot_s] = 6.5 * bench.slot_s
             bench.loop.run(**limits)
             assert (bench.tally.slots, bench.tally.missed) == (run, 7)
+
+    @pytest.mark.parametrize("limit", [{"duration_s": 0.1}, {"slots": 20}])
+    def test_no_slot_is_missed_after_the_last(
+        self, bench: ScriptedBench, limit: dict[str, Any]
+    ) -> None:
+        def slowly(policy: ScriptedPolicy, slot: int, position: float) -> float:
+            policy.clock.lose(2.5 * bench.slot_s)
+            return position
+
+        bench.policy.decides[20] = slowly
+        bench.loop.run(**limit)
+        tally = bench.tally
+        assert (tally.slots, tally.late_decisions, tally.missed) == (20, 1, 0)
+
+    @pytest.mark.parametrize("moment", [17.0, 17.6])  # before a slot, and in it
+    def test_a_stall_beyond_the_end_misses_no_more_than_the_slots_that_were_left(
+        self, bench: ScriptedBench, moment: float
+    ) -> None:
+        bench.clock.stalls[bench.clock.now() + moment * bench.slot_s] = 100 * bench.slot_s
+        bench.loop.run(duration_s=0.1)
+        assert bench.tally.slots + bench.tally.missed == 20
 
     def test_numbers_go_on_from_the_first_slot_given(self, bench: ScriptedBench) -> None:
         bench.loop.run(first_slot=4711, slots=3)
@@ -488,6 +528,24 @@ class TestStage:
         assert bench.clock.now() - begin == pytest.approx(2, abs=0.1)
         assert HardwareError("").exit_code == 69
 
+    def test_an_arrival_that_is_heard_of_after_the_deadline_is_late(
+        self, bench: ScriptedBench
+    ) -> None:
+        """It was there in time, but the transmission could not rely on it."""
+
+        def hear_late(stage: ScriptedStage, to: float, deadline: float) -> Arrival:
+            arrived_s = bench.clock.now()
+            bench.clock.lose(deadline - arrived_s + 0.1 * bench.slot_s)
+            return Arrival(to, True, arrived_s)
+
+        bench.stage.moves[3] = hear_late
+        kept = bench.run(8)
+        assert [record.on_time for record in kept.slots] == [True] * 3 + [False] + [True] * 4
+        assert kept.slot(4).invalid == "late arrival"
+        (late,) = kept.events(EventKind.LATE_ARRIVAL)
+        assert late.value == pytest.approx(0.1 * bench.slot_s)
+        assert bench.tally.late_arrivals == 1
+
     @pytest.mark.parametrize(("vain", "recovery_s"), [(0, 0.0), (0, 1.5), (3, 0.2)])
     def test_a_lost_stage_is_recovered_and_the_slots_meanwhile_are_missed(
         self, impatient: ScriptedBench, vain: int, recovery_s: float
@@ -510,7 +568,29 @@ class TestStage:
         assert missed >= (vain + 1) * int(recovery_s / bench.slot_s)
         assert min(np.diff([r.start_s for r in kept.slots])) >= bench.slot_s * (1 - 1e-6)
         assert len(kept.events(EventKind.RECOVERY)) == 1
+        assert bench.tally.displaced == 1
         assert all(record.on_time for record in kept.slots[-4:])
+
+    def test_a_recovery_can_be_seen_while_it_lasts(
+        self, impatient: ScriptedBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench, seen = impatient, []
+
+        def lost(*_: object) -> Arrival:
+            raise StageLostError("the cable was pulled")
+
+        real = bench.stage.recover
+
+        def recover(deadline_s: float, keep_on: Callable[[], bool]) -> None:
+            seen.append(bench.tally.activity)
+            real(deadline_s, keep_on)
+
+        monkeypatch.setattr(bench.stage, "recover", recover)
+        bench.stage.moves[3] = lost
+        bench.stage.vain_recoveries = 1
+        bench.run(12)
+        assert seen == ["recovering the stage", "recovering the stage"]
+        assert bench.tally.activity == ""
 
     def test_a_stage_lost_while_the_antenna_holds_is_noticed_within_a_second(
         self, bench: ScriptedBench
@@ -577,7 +657,7 @@ class TestStage:
         bench = impatient
         bench.stage.delay_s = 0.5 * bench.slot_s
         begun = bench.clock.now()
-        with pytest.raises(HardwareError, match="late in every slot for 2 s"):
+        with pytest.raises(HardwareError, match="late after every command for 2 s"):
             bench.loop.run(slots=100_000)
         assert bench.clock.now() - begun < 3.0
         assert not any(record.on_time for record in bench.kept.slots[3:])
@@ -591,6 +671,56 @@ class TestStage:
         bench.stage.moves = dict.fromkeys(range(0, 100_000, 2), late)
         bench.run(2000)  # 10 s
         assert bench.tally.late_arrivals > 500
+
+    @pytest.mark.parametrize("says_arrived", [True, False], ids=["blocked", "late for ever"])
+    def test_a_stage_that_never_gets_anywhere_is_given_up_though_the_antenna_holds_at_times(
+        self, impatient: ScriptedBench, says_arrived: bool
+    ) -> None:
+        """As under epsilon-greedy. Slots without a command count neither for nor against it."""
+        bench = impatient
+
+        def blocked(stage: ScriptedStage, to: float, deadline: float) -> Arrival:
+            stage.position_mm, stage.arrives_s = stage._from_mm, -1.0
+            return Arrival(stage.position_mm, says_arrived, deadline)
+
+        bench.stage.moves = dict.fromkeys(range(1, 10_000), blocked)
+        # Two slots in three it is to stay where it stands.
+        stays = [slot for slot in range(1, 10_000) if slot % 3]
+        bench.policy.decides = dict.fromkeys(stays, lambda _, __, x: x)
+        with pytest.raises(HardwareError, match="fault_patience_s = 2"):
+            bench.loop.run(slots=10_000)
+        commanded = [record for record in bench.kept.slots if record.commanded is not None]
+        assert not any(record.on_time for record in commanded)
+        assert 1.5 < len(bench.stage.commands) * bench.slot_s < 2.1
+
+    def test_commands_that_fail_far_apart_do_not_use_up_the_patience(
+        self, impatient: ScriptedBench
+    ) -> None:
+        bench = impatient
+
+        def silent(*_: object) -> Arrival:
+            bench.stage.position_mm = bench.stage._from_mm
+            raise StageError("no answer")
+
+        bench.stage.moves = dict.fromkeys(range(1, 10_000), silent)
+        stays = [slot for slot in range(1, 10_000) if slot % 100]
+        bench.policy.decides = dict.fromkeys(stays, lambda _, __, x: x)
+        bench.loop.run(slots=1000)  # 5 s
+        assert len(bench.kept.events(EventKind.STAGE_FAULT)) == 9
+
+    def test_an_answer_ends_an_outage_in_which_nothing_was_commanded(
+        self, impatient: ScriptedBench
+    ) -> None:
+        bench = impatient
+
+        def silent(*_: object) -> Arrival:
+            raise StageError("no answer")
+
+        bench.policy.decides = dict.fromkeys(range(1, 10_000), lambda _, __, x: x)
+        bench.stage.wheres = dict.fromkeys(range(2, 10_000, 3), silent)
+        bench.loop.run(slots=3000)  # 15 s, a look every second
+        faults = bench.kept.events(EventKind.STAGE_FAULT)
+        assert len(faults) == len(bench.kept.events(EventKind.RECOVERY)) > 10
 
     def test_signs_of_life_are_given_while_it_is_recovered(self, bench: ScriptedBench) -> None:
         def lost(*_: object) -> Arrival:
@@ -640,7 +770,18 @@ class TestStage:
         assert (np.diff(stops[at_switch:]) <= bench.config.physical.rho_max + 1e-9).all()
         before, after = kept.slot(5), next(each for each in kept.slots if each.slot >= 6)
         assert after.position == pytest.approx(before.next_position)
+        assert bench.tally.displaced == 1
         assert bench.tally.travel < 2.0
+
+    @pytest.mark.parametrize(("left_at", "ends_at"), [(-0.01, 0.0), (6.01, 6.0)])
+    def test_after_homing_it_goes_back_no_farther_than_the_end_of_the_rail(
+        self, bench: ScriptedBench, left_at: float, ends_at: float
+    ) -> None:
+        bench.loop.approach(3.0)
+        bench.tally.position = left_at  # as a stage may report that overshot
+        bench.loop._go_back()
+        assert bench.stage.position_mm == pytest.approx(ends_at * bench.wavelength_mm)
+        assert not bench.kept.events()
 
     def test_a_stage_that_moves_still_is_not_homed(self, bench: ScriptedBench) -> None:
         def under_way(stage: ScriptedStage, to: float, deadline: float) -> None:
@@ -722,6 +863,18 @@ class TestApproach:
         bench.stage.arrives_s = bench.clock.now() + 2.0
         bench.loop.approach(2.0)
         assert bench.tally.position == pytest.approx(2.0)
+
+    def test_an_arrival_that_is_not_reported_in_time_is_no_arrival_elsewhere(
+        self, bench: ScriptedBench
+    ) -> None:
+        """A GRBL board says nothing in a move: where it was last seen is not where it got to."""
+        bench.stage.moves[3] = lambda stage, _, deadline: Arrival(
+            stage.position_mm, False, deadline
+        )
+        bench.loop.approach(2.0)
+        (late,) = bench.kept.events(EventKind.LATE_ARRIVAL)
+        assert "last seen at" in late.detail
+        assert "got to" not in late.detail
 
     def test_a_blocked_stage_is_given_up(self, impatient: ScriptedBench) -> None:
         bench = impatient
@@ -835,7 +988,7 @@ class TestProbe:
         assert 5 not in [slot for slot, *_ in bench.policy.seen]
         (event,) = kept.events()
         assert (event.kind, event.slot) == (EventKind.INVALID, 5)
-        assert "never came" in event.detail
+        assert "never arrived" in event.detail
         assert bench.tally.invalid == 1
 
     def test_out_of_order_and_twice_and_for_unknown_slots(self, bench: ScriptedBench) -> None:
@@ -965,7 +1118,7 @@ class TestProbe:
             request(slot, start_s, end_s)
 
         def empty(*_: object) -> list[Measurement]:
-            raise ProbeError("the server hung up")
+            raise ProbeError("nothing is ready")
 
         monkeypatch.setattr(bench.probe, "request", refuse)
         bench.probe.collects = dict.fromkeys(outage, empty)
@@ -974,7 +1127,9 @@ class TestProbe:
         kept = bench.run(bench.config.algorithm.window + 20)
         assert {kept.slot(slot).invalid for slot in outage} == {"probe fault"}
         assert LateReward(4, None, None, "gap") in kept.items
-        assert [event.slot for event in kept.events(EventKind.PROBE_FAULT)] == [*outage]
+        faults = kept.events(EventKind.PROBE_FAULT)
+        assert [event.slot for event in faults] == [*outage]
+        assert {event.detail for event in faults} == {"the server hung up"}, "what came first"
         assert bench.tally.probe_faults == len(outage)
         assert [event.slot for event in kept.events(EventKind.RECOVERY)] == [9]
         self.expect_no_more(bench, events=len(outage) + 2, invalid=1)

@@ -152,6 +152,9 @@ class Belief:
     def observe(self, slot: int, position: float, reward: float) -> None:
         self.seen.append((slot, position, reward))
 
+    def withdraw(self, slot: int) -> None:
+        self.seen = [sample for sample in self.seen if sample[0] != slot]
+
 
 def belief(mean: list[float], variance: list[float] | None = None) -> Belief:
     size = len(mean)
@@ -204,6 +207,13 @@ class TestOneDecision:
         assert decision.switched is switches
         assert decision.target == (0.0 if switches else 2.0)
         assert decision.shortfall == (0.0 if switches else 0.5)
+
+    def test_a_resumed_run_keeps_the_target_of_the_one_before(self) -> None:
+        policy = mover(belief([0.0, 0.0, 0.2, 0.0, 0.0]), margin=1.0)
+        assert policy.decide(1, 2.0).target == 2.0
+        policy.resume(4.1)
+        decision = policy.decide(2, 2.0)
+        assert (decision.target, decision.position, decision.switched) == (4.0, 3.0, False)
 
     def test_a_distant_target_is_approached_by_one_stroke(self) -> None:
         decision = mover(belief([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.0])).decide(1, 2.0)

@@ -10,6 +10,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from math import cos, inf, nan, pi, sin, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -401,6 +402,14 @@ class TestHealing:
 
         self.run(config, corrupt)
 
+    def test_of_the_moments_after_samples_were_withdrawn(self, config: Config) -> None:
+        def corrupt(subject: WindowedPosterior) -> None:
+            for slot in (subject.slots[0], subject.slots[-1]):
+                subject.withdraw(slot)
+            subject._sum[:-1, -1] += 1.0
+
+        self.run(config, corrupt)
+
     def test_of_the_sums_that_will_take_over(self, config: Config) -> None:
         subject_window = self.WINDOW
         rng, grid = np.random.default_rng(6), Grid.from_config(config)
@@ -455,8 +464,8 @@ def test_the_sums_are_renewed_in_an_ordinary_run(paper: Config) -> None:
 def test_memory_does_not_grow_with_the_slots(paper: Config) -> None:
     subject = windowed(coarse(paper.replace(algorithm__window=50), 0.1))
     rng = np.random.default_rng(2)
-    positions = rng.choice(subject.grid.points, 15_000).tolist()
-    positions += rng.uniform(0.0, 6.0, 15_000).tolist()
+    positions = rng.choice(subject.grid.points, 5_000).tolist()
+    positions += rng.uniform(0.0, 6.0, 5_000).tolist()
 
     def run(first: int, last: int) -> None:
         for slot in range(first, last):
@@ -464,15 +473,62 @@ def test_memory_does_not_grow_with_the_slots(paper: Config) -> None:
 
     run(0, 1000)
     # Off-grid samples hold a feature of their own: fill the window with such ones first.
-    run(29_000, 29_100)
+    run(9_000, 9_100)
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for slot in range(30_000):
-            subject.observe(30_000 + slot, positions[slot], 2.0)
+        for slot in range(10_000):
+            subject.observe(10_000 + slot, positions[slot], 2.0)
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert after - before < 64 * 1024
+
+
+def test_a_matrix_that_is_not_positive_definite_is_an_error_and_no_estimate(paper: Config) -> None:
+    subject = windowed(coarse(paper))
+    subject._sum = np.asfortranarray(-subject._sum)
+    with pytest.raises(ArithmeticError, match="positive definite"):
+        subject.observe(1, 3.0, 2.0)
+
+
+@pytest.mark.parametrize("ridge", [0.1, 1e-6])
+def test_after_every_sample_was_withdrawn_the_prior_is_left(paper: Config, ridge: float) -> None:
+    """Of both posteriors: the smaller ridge makes it the direct one."""
+    config = paper.replace(algorithm__ridge=ridge, algorithm__grid_spacing=0.05)
+    subject = make_posterior(config, 2.0)
+    assert isinstance(subject, WindowedPosterior if ridge == 0.1 else DirectPosterior)
+    for slot in range(5):
+        subject.observe(slot, 1.0 + slot / 2, 3.0)
+    assert subject.mean.max() > 1.0
+    for slot in (4, 0, 2, 1, 3, 3, 7):
+        subject.withdraw(slot)
+    assert len(subject) == 0
+    np.testing.assert_allclose(subject.mean, 0.0, atol=1e-9)
+    np.testing.assert_allclose(subject.variance, 2.0, rtol=1e-9)
+
+
+def test_a_direct_solve_that_another_thread_began_before_a_sample_came_is_not_used(
+    paper: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The live view reads the estimate while the slot thread observes and decides."""
+    config = paper.replace(algorithm__ridge=1e-6, algorithm__grid_spacing=0.05)
+    subject, expected = make_posterior(config, 2.0), make_posterior(config, 2.0)
+    assert isinstance(subject, DirectPosterior)
+    for each in (subject, expected):
+        each.observe(1, 1.0, 3.0)
+    solve = subject._solution
+
+    def observe_meanwhile(samples: Any) -> tuple[Array, Array]:
+        monkeypatch.undo()
+        subject.observe(2, 2.0, -1.0)
+        subject.mean  # noqa: B018
+        return solve(samples)
+
+    monkeypatch.setattr(subject, "_solution", observe_meanwhile)
+    subject.mean  # noqa: B018
+    expected.observe(2, 2.0, -1.0)
+    np.testing.assert_array_equal(subject.mean, expected.mean)
+    np.testing.assert_array_equal(subject.variance, expected.variance)

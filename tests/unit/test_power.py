@@ -49,6 +49,7 @@ def test_a_constant_part_is_no_power() -> None:
     z = noise(50_000, 1e-3) + (0.2 - 0.1j)
     assert wideband(rows(z)).dbfs == pytest.approx(-30.0, abs=0.1)
     assert tone(rows(z), RATE, 250e3, 20e3).power < 1e-3
+    assert tone(rows(z), RATE, 5e3, 20e3).power < 1e-3, "in a band that holds 0 Hz"
 
 
 def test_the_stated_uncertainty_is_the_one_that_is_seen() -> None:
@@ -69,6 +70,15 @@ def test_the_uncertainty_of_a_tone_reading_is_the_one_that_is_seen() -> None:
     seen = np.std([r.dbfs for r in readings])
     stated = sqrt(float(np.mean([r.sigma_db**2 for r in readings])))
     assert 0.8 * seen < stated < 1.6 * seen
+
+
+def test_also_in_a_window_too_short_to_see_how_its_power_varies() -> None:
+    """Neighbouring bins are not independent, and only their number is left to go by."""
+    readings = [tone(rows(noise(192, 1e-2, s)), 100e3, 10e3, 20e3) for s in range(1000)]
+    powers = np.array([r.power for r in readings])
+    seen = 4.343 * powers.std() / powers.mean()
+    assert {r.sigma_db for r in readings} == {readings[0].sigma_db}
+    assert 0.8 * seen < readings[0].sigma_db < 1.6 * seen
 
 
 @pytest.mark.parametrize("off_hz", [0.0, 3_000.0, -6_000.0])

@@ -16,9 +16,7 @@ from macontrol.config.probe_settings import parse_probe_option, split_address
 
 
 def test_the_defaults_measure_a_slot_of_a_lab_bench() -> None:
-    settings = probe_settings()
-    assert settings.least_samples == 2000
-    assert settings.shortcoming(0.05) is None
+    assert probe_settings().least_samples == 2000
 
 
 @pytest.mark.parametrize(
@@ -51,36 +49,6 @@ def test_a_tone_outside_the_received_band_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"tone_offset_hz 1.02e\+06"):
         probe_settings(mode="tone", tone_offset_hz=1.02e6)
     probe_settings(mode="wideband", tone_offset_hz=1.02e6)
-
-
-def test_an_interval_that_is_too_short_is_told_with_what_to_do() -> None:
-    settings = probe_settings(guard_s=0.01, lead_s=0.005)
-    assert settings.measured_s(0.125) == pytest.approx(0.1)
-    assert settings.measured_s(10.0) == 1.0
-    assert settings.shortcoming(0.125) is None
-    told = settings.shortcoming(0.0256)
-    assert told is not None
-    assert "1228 samples" in told
-    assert "probe.guard_s" in told
-    assert "holds 0 samples" in str(settings.shortcoming(0.01))
-
-
-def test_a_tone_too_narrow_for_its_window_is_refused_with_the_bandwidth_that_would_do() -> None:
-    band = {"mode": "tone", "guard_s": 0.01, "lead_s": 0.0}
-    told = probe_settings(**band, tone_bandwidth_hz=159.0).shortcoming(0.12)
-    assert told is not None
-    assert (
-        "tone_bandwidth_hz of 159 is too narrow for the 0.1 s that are measured of a slot" in told
-    )
-    assert "set probe.tone_bandwidth_hz to 160 or more" in told
-    assert probe_settings(**band, tone_bandwidth_hz=160.1).shortcoming(0.12) is None
-    wideband = band | {"mode": "wideband"}
-    assert probe_settings(**wideband, tone_bandwidth_hz=159.0).shortcoming(0.12) is None
-    brief = band | {"noise_floor_s": 0.05, "tone_bandwidth_hz": 200.0}
-    assert "0.05 s that the noise floor is measured for" in str(
-        probe_settings(**brief, noise_floor="measure").shortcoming(0.12)
-    )
-    assert probe_settings(**brief, noise_floor=-40.0).shortcoming(0.12) is None
 
 
 def test_dbm_only_with_an_offset() -> None:

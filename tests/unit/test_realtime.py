@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from macontrol.controller.clock import SPIN_S, WallClock
-from macontrol.controller.realtime import RealtimeReport, Refusal
+from macontrol.controller.realtime import GRANT, RealtimeReport, Refusal
 
 PRELUDE = """
 import ctypes, gc, json, os, resource, sys, threading
@@ -25,12 +25,12 @@ import macontrol.controller.realtime as realtime
 from macontrol.controller.realtime import *
 """
 
-# Gives up what root may do, as a user in the lab has it.
+# Gives up what root may do, and limits that differ between machines.
 UNPRIVILEGED = """
 libc = ctypes.CDLL(None)
+resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
 if os.geteuid() == 0:
-    resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
-    resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
@@ -74,7 +74,8 @@ print(json.dumps([report.priority, report.locked, report.warning]))
     assert (priority, locked) == (0, False)
     assert warning.count("\n") == 0
     for part in (
-        "normal scheduling",
+        "ordinary scheduling",
+        GRANT,
         "the limit of real-time priorities is 0",
         "LimitRTPRIO=50",
         "the limit of locked memory is 64 KiB",
@@ -94,6 +95,19 @@ def test_a_refusal_beside_fifo_does_not_claim_normal_scheduling() -> None:
     refusal = Refusal("locked memory", "no", "ask")
     report = RealtimeReport((), (refusal,), priority=50, locked=False, blas_threads=1)
     assert report.warning == "no full real time. locked memory refused (no): ask"
+
+
+def test_a_limit_has_a_command_that_raises_it_and_another_cause_has_none() -> None:
+    limit = Refusal("SCHED_FIFO", "the limit is 0", "ask", by_limit=True)
+    report = RealtimeReport((), (limit,), priority=0, locked=True, blas_threads=1)
+    assert report.command == GRANT
+    assert report.notice[0] == "refused: SCHED_FIFO: slots may be missed"
+    assert report.notice[-1].strip() == GRANT
+    group = Refusal("SCHED_FIFO", "the control group has no budget", "ask")
+    report = RealtimeReport((), (group,), priority=0, locked=True, blas_threads=1)
+    assert report.command is None
+    assert len(report.notice) == 1
+    assert RealtimeReport((), (), priority=50, locked=True, blas_threads=1).notice == ()
 
 
 @pytest.mark.skipif(not may_have_fifo(), reason="SCHED_FIFO is not permitted here")

@@ -121,7 +121,7 @@ def test_interrupted_save_leaves_no_debris(
 
 
 def test_saving_where_no_file_can_be_is_refused(rewards: RewardMap, tmp_path: Path) -> None:
-    with pytest.raises(InputOutputError, match=r"nowhere.*No such file"):
+    with pytest.raises(InputOutputError, match=r"there is no folder .*nowhere"):
         rewards.save(tmp_path / "nowhere" / "map.npz")
     (tmp_path / "file").touch()
     with pytest.raises(InputOutputError, match="Not a directory"):
@@ -246,15 +246,15 @@ def test_what_is_no_archive_is_refused(config: Config, rewards: RewardMap, tmp_p
 
 def test_a_survey_is_told_from_a_map(config: Config, tmp_path: Path) -> None:
     walked = Survey(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
-    save_survey(tmp_path / "rail.npz", config, walked)
+    save_survey(tmp_path / "rail.npz", config, walked, {})
     with pytest.raises(DataError, match=r"rail\.npz: is a survey, one walk along the rail"):
         load_map(tmp_path / "rail.npz", config)
 
 
 def test_what_is_not_there_is_refused(config: Config, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"absent\.npz: there is no such file; a reward map is"):
+    with pytest.raises(DataError, match=r"absent\.npz: there is no such file"):
         load_map(tmp_path / "absent.npz", config)
-    with pytest.raises(DataError, match=r"cannot be read as a reward map: .*directory"):
+    with pytest.raises(DataError, match="is a folder"):
         load_map(tmp_path, config)
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from sdr import probe_settings, wait_until
+from suggested import suggestions
 
+from macontrol.config.errors import ConfigError
 from macontrol.controller.clock import WallClock
 from macontrol.hal import Measurement, ProbeError
 from macontrol.hal.iq_ring import IQRing
@@ -125,6 +127,39 @@ def test_a_header_that_stops_half_way_is_named_in_time() -> None:
         done.set()
 
 
+@pytest.mark.parametrize(
+    ("tuner_type", "tuner_hz", "refused"),
+    [
+        (5, 1766e6, False),
+        (5, 1.9e9, True),
+        (6, 23e6, True),
+        (1, 1.9e9, False),
+        (2, 1e9, True),
+        (4, 433.67e6, True),  # between its two ranges
+        (0, 1.9e9, False),  # a tuner that the server does not know
+    ],
+)
+def test_a_tuner_frequency_beyond_the_tuner_is_refused_and_never_tuned(
+    tuner_type: int, tuner_hz: float, refused: bool
+) -> None:
+    sent: list[bytes] = []
+
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(struct.pack(">4sII", b"RTL0", tuner_type, 29))
+        sent.append(connection.recv(100))
+
+    with server(talk) as address:
+        stream = stream_to(address, tuner_frequency_hz=tuner_hz)
+        if refused:
+            with pytest.raises(ConfigError, match=r"^probe\.tuner_frequency_hz: "):
+                stream.open(threading.Event())
+        else:
+            stream.open(threading.Event())
+            stream.close()
+        wait_until(lambda: len(sent) == 1)
+    assert (sent == [b""]) == refused
+
+
 def test_a_header_in_pieces_is_a_header() -> None:
     def talk(connection: socket.socket) -> None:
         for byte in HEADER:
@@ -152,17 +187,16 @@ def test_a_host_without_a_name_is_told() -> None:
 
 
 def test_a_busy_server_is_named() -> None:
-    with VirtualRadio(lambda _: 0.01) as radio:
-        radio.busy = True
-        time.sleep(0.15)
-        with pytest.raises(ProbeError, match="busy with another client"):
-            stream_to(radio.address).open(threading.Event())
+    radio = VirtualRadio(lambda _: 0.01)
+    radio.busy = True
+    with radio, pytest.raises(ProbeError, match="busy with another client"):
+        stream_to(radio.address).open(threading.Event())
 
 
 def test_opening_can_be_stopped() -> None:
-    with VirtualRadio(lambda _: 0.01) as radio:
-        radio.busy = True
-        time.sleep(0.15)
+    radio = VirtualRadio(lambda _: 0.01)
+    radio.busy = True
+    with radio:
         stop = threading.Event()
         threading.Timer(0.1, stop.set).start()
         with pytest.raises(ProbeError, match="closed"):
@@ -479,3 +513,35 @@ def test_a_server_that_is_faster_than_its_rate_is_named_and_gives_no_shifted_rew
         wait_until(lambda: radio.clients == 2)
         assert "" not in faults_over(client, 1.0), "what is open again is not yet well"
         client.probe.close()
+
+
+def test_a_transmitter_that_stops_and_a_tone_that_drifts_are_told_apart() -> None:
+    """Both read the noise floor in the tone's band; the other bands tell them apart."""
+    band = {"mode": "tone", "tone_offset_hz": RATE / 8, "noise_floor": "measure"}
+    with VirtualRadio(lambda _: LOW, noise_power=NOISE, block_bytes=8192) as radio:
+        radio.transmitting = False
+        client = Client(radio, **band)
+        client.probe.measure_noise_floor(0.5)
+
+        def latest() -> Measurement:
+            client.run_until_valid(3)  # the last of them lies after what was just done
+            return client.found[max(client.found)]
+
+        silent = latest()
+        assert (silent.valid, silent.reason) == (True, "no-signal")
+        radio.transmitting = True
+        heard = latest()
+        assert (heard.reason, heard.above_floor > 10) == ("", True)
+        radio.detune(100e3)
+        drifted = latest()
+        assert drifted.above_floor < 1
+        assert drifted.reason == "tone-lost"
+        (((fix,),)) = suggestions(f"; {drifted.hint}")
+        key, value = fix.split("=")
+        assert key == "probe.tone_offset_hz"
+        assert float(value) == pytest.approx(RATE / 8 + 100e3, abs=5e3)
+        client.probe.close()
+        again = Client(radio, **(band | {"tone_offset_hz": float(value), "noise_floor": -47.0}))
+        again.run_until_valid(1)
+        assert again.found[max(again.found)].above_floor > 10, "what was suggested finds it"
+        again.probe.close()

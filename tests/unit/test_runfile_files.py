@@ -14,9 +14,10 @@ from macontrol.controller.runfile import (
     RunHeader,
     default_run_folder,
     files,
-    latest_run,
     new_run_path,
     read_run,
+    runs_in,
+    runs_named,
     set_aside,
 )
 
@@ -72,18 +73,29 @@ def test_a_new_run_is_named_after_its_stage_and_time(tmp_path: Path) -> None:
         new_run_path(tmp_path / "file" / "b", "sim", STARTED)
 
 
-def test_the_latest_run_of_a_stage_is_found(tmp_path: Path) -> None:
-    assert latest_run(tmp_path / "nowhere", "sim") is None
+def test_runs_of_a_stage_are_found_the_last_written_first(tmp_path: Path) -> None:
+    assert runs_in(tmp_path / "nowhere", "sim") == []
     old = write(new_run_path(tmp_path, "sim", STARTED))
+    same_second = write(new_run_path(tmp_path, "sim", STARTED))
     new = write(new_run_path(tmp_path, "sim", STARTED + 60))
     other = write(new_run_path(tmp_path, "sim-2", STARTED + 120), stage="sim-2")
-    broken = tmp_path / "sim-20991231T000000Z.sqlite"
-    broken.write_text("broken")
-    for age, path in enumerate([broken, other, new, old]):
+    (tmp_path / "sim-notes.sqlite").write_text("")
+    for age, path in enumerate([other, new, same_second, old]):
         os.utime(path, (STARTED - age, STARTED - age))
-    assert latest_run(tmp_path, "sim") == new
-    assert latest_run(tmp_path, "sim-2") == other
-    assert latest_run(tmp_path, "lab") is None
+    assert runs_in(tmp_path, "sim") == [new, same_second, old]
+    assert runs_in(tmp_path, "sim-2") == [other]
+    assert runs_in(tmp_path, "lab") == []
+
+
+def test_a_named_run_comes_before_those_that_were_set_aside_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "a [b].db"
+    assert runs_named(path) == []
+    write(path)
+    aside = set_aside(path)
+    assert runs_named(path) == [aside]
+    write(path)
+    os.utime(path, (STARTED, STARTED))
+    assert runs_named(path) == [path, aside]
 
 
 def test_an_earlier_run_is_set_aside_under_its_start_time(tmp_path: Path) -> None:
@@ -132,3 +144,39 @@ def test_an_empty_file_is_in_nobodys_way_and_another_is_left_alone(tmp_path: Pat
     with pytest.raises(InputOutputError, match="cannot be written there"):
         set_aside(tmp_path)
     assert (tmp_path / "config.toml").read_text() == "[run]"
+
+
+class TestNoHome:
+    def test_a_user_without_a_home_folder_has_the_root_folder(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.delenv("HOME", raising=False)
+        monkeypatch.setattr(os, "getuid", lambda: 4_242_424)  # nobody's
+        assert default_run_folder() == Path("/.local/state/macontrol")
+
+    @pytest.mark.parametrize("home", ["", "relative"])
+    def test_a_home_folder_that_is_none(self, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.setenv("HOME", home)
+        assert default_run_folder() == Path("/.local/state/macontrol")
+
+
+def test_a_device_in_the_place_of_a_run_file_stays(tmp_path: Path) -> None:
+    for kind, target in (("null", "/dev/null"), ("out", "/dev/stdout")):
+        link = tmp_path / kind
+        link.symlink_to(target)
+        with pytest.raises(InputOutputError, match="a run file cannot be written there"):
+            set_aside(link)
+        assert link.is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputOutputError, match="it is a pipe"):
+        set_aside(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no /proc here")
+def test_what_cannot_be_read_in_the_place_of_a_run_file_is_refused_in_words() -> None:
+    """Its first bytes give an input/output error, as those of a broken disk."""
+    with pytest.raises(InputOutputError, match="Input/output error"):
+        set_aside(Path("/proc/self/mem"))

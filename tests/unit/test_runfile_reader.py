@@ -13,7 +13,7 @@ import pytest
 
 from macontrol import __version__
 from macontrol.config import load_config
-from macontrol.config.errors import DataError, InputOutputError
+from macontrol.config.errors import DataError, NoInputError
 from macontrol.controller.record import Event, EventKind, SlotRecord
 from macontrol.controller.runfile import OpenRun, RunFileRecorder, RunHeader, read_run
 from macontrol.controller.runfile.schema import FORMAT, SLOT_COLUMNS
@@ -43,8 +43,8 @@ def write(path: Path, slots: int = 3, *, close: bool = True) -> RunFileRecorder:
     file = RunFileRecorder(path, header(), flush_s=0.01)
     file.start()
     for slot in range(1, slots + 1):
-        file.hand_over(record(slot))
-    file.hand_over(Event(1, 0.1, EventKind.START, "slot 1"))
+        file.submit(record(slot))
+    file.submit(Event(1, 0.1, EventKind.START, "slot 1"))
     if close:
         file.close()
     return file
@@ -104,7 +104,7 @@ def test_a_running_run_is_read_as_of_one_moment(tmp_path: Path) -> None:
         while file.pending or file.written < 4:
             pass
         with OpenRun(path) as run:
-            file.hand_over(record(4))
+            file.submit(record(4))
             while file.written < 5:
                 pass
             assert run.count == len(run.columns(["slot"])["slot"]) == len(list(run.rows())) == 3
@@ -184,6 +184,17 @@ def test_a_config_that_this_version_does_not_know_says_which_version_does(tmp_pa
         _ = run.header.config
 
 
+def test_a_config_of_an_earlier_version_gets_its_newer_settings(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    write(path)
+    change(
+        path,
+        "UPDATE header SET value = json_remove(value, '$.channel.sub_ray_phases') "
+        "WHERE key = 'config'",
+    )
+    assert read_run(path).header.config == CONFIG
+
+
 def test_an_event_of_an_unknown_kind_is_kept_as_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
@@ -204,7 +215,7 @@ def test_other_databases_and_places_are_refused(tmp_path: Path) -> None:
     change(tmp_path / "other.db", "CREATE TABLE slots (slot INTEGER PRIMARY KEY)")
     with pytest.raises(DataError, match="is not a run file of macontrol"):
         read_run(tmp_path / "other.db")
-    with pytest.raises(DataError, match="is not a run file of macontrol"):
+    with pytest.raises(DataError, match="is a folder"):
         read_run(tmp_path)
     with pytest.raises(DataError, match="there is no such file"):
         read_run(tmp_path / "nothing.sqlite")
@@ -241,11 +252,93 @@ def test_overwritten_and_cut_off_pages_are_told_plainly(tmp_path: Path) -> None:
         read_run(path)
 
 
-def test_a_file_that_may_not_be_read_is_an_input_output_error(
+def test_a_file_that_may_not_be_read_is_no_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may read anything
-    with pytest.raises(InputOutputError, match="may not be read"):
+    with pytest.raises(NoInputError, match="may not be read"):
         read_run(path)
+
+
+VIEW = "ALTER TABLE {0} RENAME TO other; CREATE VIEW {0} AS SELECT * FROM other"
+ENDLESS = (
+    "DROP TABLE events; CREATE VIEW events AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
+    "SELECT i + 1 FROM n) SELECT i AS number, i AS slot, 0.0 AS time_s, 'start' AS kind, "
+    "'' AS detail, 0.0 AS value FROM n"
+)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(
+            f"UPDATE slots SET {name} = {value} WHERE slot = 2"
+            for name, value in [
+                ("reward", "'text'"),
+                ("reward", "'nan'"),
+                ("position", "x'312e35'"),
+                ("on_time", "'text'"),
+                ("invalid", "x'00'"),
+                ("invalid", "hex(zeroblob(60))"),
+            ]
+        ),
+        *(
+            f"UPDATE events SET {name} = {value}"
+            for name, value in [("slot", "NULL"), ("time_s", "'text'"), ("detail", "NULL")]
+        ),
+        *(
+            f"UPDATE header SET value = {value} WHERE key = '{key}'"
+            for key, value in [
+                ("seed", "'-1'"),
+                ("seed", "'1e9'"),
+                ("seed", f"'{2**63}'"),
+                ("survey", "'{}'"),
+                ("survey", "'[]'"),
+                ("version", "'{'"),
+                ("version", "'17'"),
+                ("stage", "'null'"),
+                ("stage", "'\"\\ud800\"'"),
+                ("host", "'[]'"),
+                ("window", "'[[1, 2.0]]'"),
+                ("config", "'[]'"),
+                ("config", "x'7b7d'"),
+                ("pid", "x'37'"),
+                ("host", "hex(zeroblob(8400000))"),
+            ]
+        ),
+        *(VIEW.format(table) for table in ("header", "slots", "events")),
+        ENDLESS,
+        "DROP TABLE events",
+    ],
+    ids=lambda damage: damage[:60],
+)
+def test_what_no_run_writes_is_damage(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "run.sqlite"
+    write(path)
+    change(path, *damage.split("; "))
+    with pytest.raises(DataError, match="the run file is damaged"):
+        read_run(path)
+
+
+@pytest.mark.parametrize("version", ["{", "17", "", 2000 * "["])
+def test_a_newer_format_is_refused_whatever_it_says_of_its_version(
+    tmp_path: Path, version: str
+) -> None:
+    path = tmp_path / "run.sqlite"
+    write(path)
+    change(
+        path,
+        f"PRAGMA user_version = {FORMAT + 1}",
+        f"UPDATE header SET value = '{version}' WHERE key = 'version'",
+    )
+    with pytest.raises(DataError, match=f"run-file format {FORMAT + 1}"):
+        read_run(path)
+
+
+def test_large_numbers_of_slots_are_kept_to_the_digit(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    write(path)
+    change(path, f"UPDATE slots SET slot = {2**62 + 1} WHERE slot = 3")
+    assert read_run(path).slots["slot"].tolist() == [1, 2, 2**62 + 1]

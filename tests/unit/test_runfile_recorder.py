@@ -2,13 +2,15 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,12 +18,13 @@ import numpy as np
 import pytest
 
 from macontrol import __version__
-from macontrol.config import load_config
+from macontrol.config import free_space, load_config
 from macontrol.config.errors import InputOutputError
 from macontrol.controller.record import Event, EventKind, LateReward, SlotRecord
 from macontrol.controller.runfile import (
     RunFileRecorder,
     RunHeader,
+    database,
     read_run,
     recorder,
     set_aside,
@@ -88,8 +91,8 @@ def test_a_run_is_one_file_that_holds_all_of_it(tmp_path: Path) -> None:
     path = tmp_path / "run #1?%41.sqlite"
     with recording(path) as (file, told):
         for slot in range(1, 1001):
-            file.hand_over(record(slot))
-        file.hand_over(Event(7, 100.035, EventKind.POLICY, "to fixed", 2.0))
+            file.submit(record(slot))
+        file.submit(Event(7, 100.035, EventKind.POLICY, "to fixed", 2.0))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     assert (file.written, file.lost, file.pending, file.problems, told) == (1001, 0, 0, 0, [])
     run = read_run(path)
@@ -124,16 +127,16 @@ def test_a_late_reward_completes_the_row_of_its_slot(tmp_path: Path, order: str)
     path = tmp_path / "run.sqlite"
     flush_s = 5.0 if order == "same batch" else 0.01
     with recording(path, flush_s=flush_s) as (file, _):
-        file.hand_over(record(1))
+        file.submit(record(1))
         if order == "before the record":
-            file.hand_over(LateReward(2, 4.5, 0.25))
+            file.submit(LateReward(2, 4.5, 0.25))
             wait_for(lambda: file.written == 1)
-        file.hand_over(record(2, None))
+        file.submit(record(2, None))
         if order == "after the commit":
             wait_for(lambda: file.written == 2)
         if order != "before the record":
-            file.hand_over(LateReward(2, 4.5, 0.25))
-        file.hand_over(record(3, None))
+            file.submit(LateReward(2, 4.5, 0.25))
+        file.submit(record(3, None))
     slots = read_run(path).slots
     np.testing.assert_array_equal(slots["reward"], [1.5, 4.5, np.nan])
     np.testing.assert_array_equal(slots["uncertainty"], [np.nan, 0.25, np.nan])
@@ -145,8 +148,8 @@ def test_a_late_reward_completes_the_row_of_its_slot(tmp_path: Path, order: str)
 def test_a_measurement_that_turns_out_invalid_later_leaves_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     with recording(path) as (file, _):
-        file.hand_over(record(1, None))
-        file.hand_over(LateReward(1, None, None, "clipping"))
+        file.submit(record(1, None))
+        file.submit(LateReward(1, None, None, "clipping"))
     slots = read_run(path).slots
     assert np.isnan(slots["reward"]).all()
     assert (slots["invalid"].tolist(), slots["late"].tolist()) == (["clipping"], [False])
@@ -154,9 +157,9 @@ def test_a_measurement_that_turns_out_invalid_later_leaves_the_reason(tmp_path: 
 
 def test_a_late_reward_of_a_slot_that_was_never_recorded_is_counted_as_lost(tmp_path: Path) -> None:
     with recording(tmp_path / "run.sqlite") as (file, told):
-        file.hand_over(record(5))
-        file.hand_over(LateReward(4, 1.0, None))
-        file.hand_over(LateReward(9, 1.0, None))
+        file.submit(record(5))
+        file.submit(LateReward(4, 1.0, None))
+        file.submit(LateReward(9, 1.0, None))
     assert (file.written, file.lost) == (1, 2)
     assert "1 records could not be written" in told[0]
 
@@ -164,16 +167,24 @@ def test_a_late_reward_of_a_slot_that_was_never_recorded_is_counted_as_lost(tmp_
 def test_a_record_that_no_file_can_take_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     with recording(path, flush_s=5.0) as (file, told):
-        file.hand_over(record(1))
-        file.hand_over(record(2)._replace(target=object()))  # type: ignore[arg-type]
-        file.hand_over(record(1))
-        file.hand_over("nonsense")  # type: ignore[arg-type]
-        file.hand_over(LateReward(1, object(), None))  # type: ignore[arg-type]
-        file.hand_over(record(2**70))
-        file.hand_over(record(3))
+        file.submit(record(1))
+        file.submit(record(2)._replace(target=object()))  # type: ignore[arg-type]
+        file.submit(record(1))
+        file.submit("nonsense")  # type: ignore[arg-type]
+        file.submit(LateReward(1, object(), None))  # type: ignore[arg-type]
+        file.submit(record(2**70))
+        file.submit(record(3))
     assert read_run(path).slots["slot"].tolist() == [1, 3]
     assert (file.written, file.lost, file.problems) == (2, 5, 1)
     assert "cannot be written" in told[0]
+
+
+def test_bad_records_are_reported_once_and_not_in_every_slot(tmp_path: Path) -> None:
+    with recording(tmp_path / "run.sqlite") as (file, told):
+        for lost in (1, 2, 3):
+            file.submit("nonsense")  # type: ignore[arg-type]
+            wait_for(lambda lost=lost: file.lost == lost)  # type: ignore[misc]
+    assert (file.problems, len(told)) == (1, 1)
 
 
 def test_numbers_are_kept_to_the_last_bit(tmp_path: Path) -> None:
@@ -181,8 +192,8 @@ def test_numbers_are_kept_to_the_last_bit(tmp_path: Path) -> None:
     odd = [0.1 + 0.2, 5e-324, -1.7976931348623157e308, float("inf")]
     with recording(path) as (file, _):
         for slot, value in enumerate([*odd, float("nan"), np.float64(np.pi)], start=1):
-            file.hand_over(record(slot, float(value)))
-            file.hand_over(Event(slot, 0.0, EventKind.WARNING, "", np.float64(value)))
+            file.submit(record(slot, float(value)))
+            file.submit(Event(slot, 0.0, EventKind.WARNING, "", np.float64(value)))
     run = read_run(path)
     np.testing.assert_array_equal(run.slots["reward"], [*odd, np.nan, np.pi])
     assert [event.value for event in run.events] == [*odd, None, np.pi]
@@ -195,7 +206,7 @@ def test_200_000_records_are_all_written_without_growth_of_memory(tmp_path: Path
     with recording(tmp_path / "run.sqlite", flush_s=0.25) as (file, _):
         grown = []
         for slot in range(1, 200_001):
-            file.hand_over(record(slot))
+            file.submit(record(slot))
             if slot % 64 == 0:
                 file.throttle()
                 assert file.pending <= recorder.AHEAD
@@ -219,7 +230,7 @@ def test_the_log_stays_short_in_a_run_as_fast_as_it_computes(
     longest = 0
     with recording(tmp_path / "run.sqlite") as (file, _):
         for slot in range(1, 60_001):
-            file.hand_over(record(slot))
+            file.submit(record(slot))
             if slot % 100 == 0:
                 file.throttle()
                 longest = max(longest, (tmp_path / "run.sqlite-wal").stat().st_size)
@@ -233,8 +244,51 @@ def test_handing_over_is_refused_and_counted_when_the_writer_hangs(
     monkeypatch.setattr(recorder, "KEPT", 100)
     file = RunFileRecorder(tmp_path / "run.sqlite", header())
     for slot in range(150):
-        file.hand_over(record(slot))
+        file.submit(record(slot))
     assert (file.pending, file.lost) == (100, 50)
+
+
+def test_what_a_disk_that_hangs_has_not_taken_by_the_end_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    file = RunFileRecorder(tmp_path / "run.sqlite", header(), on_problem=told.append)
+    file.start()
+    wakes = threading.Event()
+    monkeypatch.setattr(file, "_flush", wakes.wait)
+    monkeypatch.setattr(recorder, "BUSY_S", 0.0)
+    for slot in range(1, 8):
+        file.submit(record(slot))
+    file.close(0.05)
+    assert (file.lost, file.written) == (7, 0)
+    assert [message.rpartition("; ")[2] for message in told] == ["7 records may be lost"]
+    monkeypatch.undo()
+    wakes.set()
+    wait_for(lambda: file.pending == 0)
+    assert (file.lost, file.written) == (0, 7), "the disk came back before the process ended"
+
+
+def test_of_what_a_disk_does_not_take_the_newest_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart needs the newest; what came before is counted as lost."""
+    monkeypatch.setattr(recorder, "RETRY_S", 0.02)
+    monkeypatch.setattr(recorder, "KEPT", 100)
+
+    def refuse(_: object) -> int:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with recording(tmp_path / "run.sqlite") as (file, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(file, "_commit", refuse)
+            for slots in (range(1, 91), range(91, 151)):
+                for slot in slots:
+                    file.submit(record(slot))
+                wait_for(lambda: file._size() == 0)
+            wait_for(lambda: file.lost == 50)
+        wait_for(lambda: file.pending == 0)
+    assert list(read_run(tmp_path / "run.sqlite").slots["slot"]) == [*range(51, 151)]
+    assert (file.written, file.lost) == (100, 50)
 
 
 @pytest.mark.parametrize(
@@ -249,11 +303,98 @@ def test_a_file_that_cannot_be_begun_is_refused_with_its_reason(tmp_path: Path, 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a-file", "taken.sqlite"]
 
 
-def test_a_file_that_is_removed_during_the_run_is_reported(tmp_path: Path) -> None:
+def test_a_file_that_is_renamed_during_the_run_is_reported_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
     with recording(tmp_path / "run.sqlite") as (file, told):
-        (tmp_path / "run.sqlite").unlink()
+        (tmp_path / "run.sqlite").rename(tmp_path / "other.sqlite")
         wait_for(lambda: file.problems == 1)
-    assert "removed or renamed" in told[0]
+    assert "was renamed" in told[0]
+    assert file.lost == 0
+
+
+def test_a_deleted_folder_costs_what_was_in_it_and_a_new_file_is_begun(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "macontrol" / "run.sqlite"
+    path.parent.mkdir(parents=True)
+    with recording(path) as (file, told):
+        for slot in range(1, 11):
+            file.submit(record(slot))
+        wait_for(lambda: file.written == 10)
+        shutil.rmtree(tmp_path / "state")
+        file.submit(record(11))
+        wait_for(lambda: file.written == 1)
+        assert file.lost == 10
+    assert len(told) == 1
+    assert "10 records are lost" in told[0]
+    assert (file.written, file.lost) == (1, 10)
+    assert read_run(path).slots["slot"].tolist() == [11]
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_records_wait_until_a_deleted_file_can_be_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RETRY_S", 0.02)
+    path = tmp_path / "state" / "run.sqlite"
+    path.parent.mkdir()
+    with recording(path) as (file, told):
+        file.submit(record(1))
+        wait_for(lambda: file.written == 1)
+        shutil.rmtree(path.parent)
+        path.parent.write_text("no folder")
+        file.submit(record(2))
+        wait_for(lambda: len(told) == 1)
+        assert "recording has stopped" in told[0]
+        path.parent.unlink()
+        wait_for(lambda: file.written == 1)
+    assert "1 records are lost" in told[1]
+    assert "recording goes on" in told[2]
+    assert (file.written, file.lost) == (1, 1)
+    assert read_run(path).slots["slot"].tolist() == [2]
+
+
+def test_a_deletion_that_is_never_mended_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RETRY_S", 0.02)
+    path = tmp_path / "state" / "run.sqlite"
+    path.parent.mkdir()
+    with recording(path) as (file, _):
+        file.submit(record(1))
+        wait_for(lambda: file.written == 1)
+        shutil.rmtree(path.parent)
+        path.parent.write_text("no folder")
+        file.submit(record(2))
+    assert (file.written, file.lost) == (0, 2)
+
+
+def test_recording_pauses_below_the_floor_of_free_space_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RETRY_S", 0.02)
+    monkeypatch.setattr(free_space, "_CHECK_INTERVAL_S", 0.0)
+    free = [100.0]
+    room = free_space.FreeSpace(tmp_path, 200.0, measure=lambda _: free[0])
+    told: list[str] = []
+    file = RunFileRecorder(
+        tmp_path / "run.sqlite", header(), flush_s=0.01, on_problem=told.append, room=room
+    )
+    file.start()
+    try:
+        file.submit(record(1))
+        wait_for(lambda: len(told) == 1)
+        assert "only 100 MB are free" in told[0]
+        assert (file.written, file.pending, file.lost) == (0, 1, 0)
+        free[0] = 300.0
+        wait_for(lambda: file.written == 1)
+        assert "recording goes on" in told[1]
+        free[0] = 100.0
+        file.submit(record(2))
+        wait_for(lambda: len(told) == 3)
+    finally:
+        file.close(0.05)
+    assert (file.written, file.lost) == (1, 1)
+    assert read_run(tmp_path / "run.sqlite").slots["slot"].tolist() == [1]
 
 
 def test_what_the_listener_hands_over_is_in_the_file(
@@ -263,13 +404,13 @@ def test_what_the_listener_hands_over_is_in_the_file(
     path = tmp_path / "run.sqlite"
 
     def tell(message: str) -> None:
-        file.hand_over(Event(1, 0.0, EventKind.RECORDING, message))
+        file.submit(Event(1, 0.0, EventKind.RECORDING, message))
 
     file = RunFileRecorder(path, header(), flush_s=30.0, on_problem=tell)
     file.start()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        file.hand_over(record(1))
+        file.submit(record(1))
         file._wake.set()
         wait_for(lambda: file.problems == 1)
         other.execute("ROLLBACK")
@@ -286,8 +427,8 @@ def test_a_listener_that_fails_does_not_stop_the_recording(tmp_path: Path) -> No
 
     file = RunFileRecorder(tmp_path / "run.sqlite", header(), flush_s=0.01, on_problem=fail)
     file.start()
-    file.hand_over(record(1)._replace(target=object()))  # type: ignore[arg-type]
-    file.hand_over(record(2))
+    file.submit(record(1)._replace(target=object()))  # type: ignore[arg-type]
+    file.submit(record(2))
     file.close()
     assert (file.written, file.lost, file.problems) == (1, 1, 1)
 
@@ -323,11 +464,17 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
     with small_disk(tmp_path / "disk", "1m") as remount:
         path = tmp_path / "disk" / "run.sqlite"
         with recording(path) as (file, told):
-            began = time.perf_counter()
+            commit, committed_by = file._commit, set()
+
+            def watched(chunk: Sequence[recorder.Item]) -> int:
+                committed_by.add(threading.current_thread().name)
+                return commit(chunk)
+
+            monkeypatch.setattr(file, "_commit", watched)
             for slot in range(1, 30_001):
-                file.hand_over(record(slot))
-            assert time.perf_counter() - began < 2, "control waits for the disk"
+                file.submit(record(slot))
             wait_for(lambda: file.problems == 1)
+            assert committed_by == {"run-file-writer"}, "control waits for the disk"
             file.throttle()  # returns at once
             time.sleep(0.3)
             assert file.pending > 0
@@ -336,7 +483,7 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
             assert "control goes on" in told[0]
             remount("size=100m")
             wait_for(lambda: file.pending == 0)
-            file.hand_over(record(30_001))
+            file.submit(record(30_001))
         run = read_run(path)
         np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 30_002))
     assert (file.lost, file.problems) == (0, 1)
@@ -353,7 +500,7 @@ def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
         path = tmp_path / "disk" / "run.sqlite"
         with recording(path) as (file, told):
             for slot in range(1, 30_001):
-                file.hand_over(record(slot))
+                file.submit(record(slot))
                 if slot % 1000 == 0:
                     time.sleep(0.03)
             wait_for(lambda: file.problems == 1)
@@ -375,7 +522,7 @@ def test_a_limit_on_the_file_size_is_a_full_disk(tmp_path: Path) -> None:
         recorder.RETRY_S = 0.05
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
         for slot in range(1, 10_001):
-            file.hand_over(record(slot))
+            file.submit(record(slot))
         wait_for(lambda: file.problems == 1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         wait_for(lambda: file.pending == 0)
@@ -393,18 +540,18 @@ def test_a_file_that_another_program_locks_or_protects_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "RETRY_S", 0.05)
-    monkeypatch.setattr(recorder, "_BUSY_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
     path = tmp_path / "run.sqlite"
     with recording(path) as (file, told):
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            file.hand_over(record(1))
+            file.submit(record(1))
             wait_for(lambda: file.problems == 1)
             other.execute("ROLLBACK")
             wait_for(lambda: file.pending == 0)
         assert file._connection is not None
         file._connection.execute("PRAGMA query_only = ON")
-        file.hand_over(record(2))
+        file.submit(record(2))
         wait_for(lambda: file.problems == 2 and file.pending == 0)
     assert "locked" in told[0]
     assert "readonly" in told[2]
@@ -451,9 +598,9 @@ REAL_TIME = """
 slot, begin = 0, time.monotonic()
 while True:
     slot += 1
-    file.hand_over(record(slot, None))
+    file.submit(record(slot, None))
     if slot > 1:
-        file.hand_over(LateReward(slot - 1, 1.0, None))
+        file.submit(LateReward(slot - 1, 1.0, None))
     print(slot, time.monotonic(), flush=True)
     time.sleep(max(0, begin + 0.005 * slot - time.monotonic()))
 """
@@ -464,7 +611,7 @@ recorder.CHUNK = 500
 slot = 0
 while True:
     slot += 1
-    file.hand_over(record(slot))
+    file.submit(record(slot))
     if slot % 64 == 0:
         file.throttle()
     if slot % 500 == 0:
@@ -518,7 +665,7 @@ def kill_after(path: Path, pace: str, seconds: float) -> float:
 
 def test_two_processes_cannot_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
-    first = in_process(path, "file.hand_over(record(1)); sys.stdin.read()")
+    first = in_process(path, "file.submit(record(1)); sys.stdin.read()")
     try:
         assert first.stdout is not None
         assert first.stdout.readline() == "started\n"

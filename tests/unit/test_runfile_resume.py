@@ -1,78 +1,28 @@
 """Warm restart: the last run's window is taken up if it is fresh and of the same config."""
 
 import dataclasses
+import os
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from run_files import CLOCK, CONFIG, LAST_START, SURVEY, WALL, write_run
 
-from macontrol.config import Config, load_config
-from macontrol.config.errors import InputOutputError
+from macontrol.config import Config
 from macontrol.controller.policies import make_policy
-from macontrol.controller.record import LateReward, SlotRecord
 from macontrol.controller.runfile import (
     NoResume,
     Resume,
-    RunFileRecorder,
     RunHeader,
     Sample,
     find_resume,
+    find_resume_among,
     header,
-    latest_run,
     set_aside,
 )
-from macontrol.controller.survey import Survey
-
-WALL, CLOCK = 1_700_000_000.0, 5000.0
-CONFIG = load_config().replace(algorithm__window=20, physical__region_length=0.1 + 5.9)
-SURVEY = Survey(np.linspace(0, 6, 100), np.random.default_rng(1).normal(3.0, 1.0, 100))
-LAST_START = 40 * 0.005
-
-
-def write(path: Path, slots: range, *, window: tuple[Sample, ...] = ()) -> Path:
-    run = RunHeader.of(
-        CONFIG,
-        backend="sim",
-        stage="sim",
-        survey=SURVEY,
-        sigma_f2=0.75,
-        started_wall_s=WALL,
-        started_clock_s=CLOCK,
-        window=window,
-    )
-    file = RunFileRecorder(path, run)
-    file.start()
-    for slot in slots:
-        blind = slot % 10 == 0
-        file.hand_over(
-            SlotRecord(
-                slot=slot,
-                start_s=CLOCK + slot * 0.005,
-                position=slot / 100,
-                commanded=None,
-                on_time=True,
-                reward=None if blind else slot / 7,
-                uncertainty=None,
-                invalid="gap" if blind else None,
-                target=4.0,
-                next_position=slot / 100 + 0.01,
-                switched=False,
-                transit=True,
-                shortfall=None,
-                surface_movement=None,
-                wake_s=0.0,
-                actuate_s=0.0,
-                measure_s=0.0,
-                decide_s=0.0,
-            )
-        )
-    file.hand_over(LateReward(30, 30 / 7, None))
-    file.close()
-    return path
 
 
 def resumed(path: Path, *, age_s: float = 0.03) -> Resume:
@@ -88,7 +38,7 @@ def refused(path: Path, config: Config = CONFIG, age_s: float = 0.03, **kwargs: 
 
 
 def test_a_fresh_run_gives_back_its_window_and_place(tmp_path: Path) -> None:
-    found = resumed(write(tmp_path / "run.sqlite", range(1, 41)))
+    found = resumed(write_run(tmp_path / "run.sqlite", range(1, 41)))
     with_reward = [slot for slot in range(1, 41) if slot % 10 or slot == 30]
     assert list(found.samples) == [Sample(s, s / 100, s / 7) for s in with_reward[-20:]]
     assert (found.last_slot, found.position, found.next_position) == (40, 0.4, 0.4 + 0.01)
@@ -100,7 +50,7 @@ def test_a_fresh_run_gives_back_its_window_and_place(tmp_path: Path) -> None:
 
 
 def test_the_posterior_is_the_one_that_the_run_had(tmp_path: Path) -> None:
-    found = resumed(write(tmp_path / "run.sqlite", range(1, 41)))
+    found = resumed(write_run(tmp_path / "run.sqlite", range(1, 41)))
     live, warm = make_policy(CONFIG, SURVEY), make_policy(CONFIG, found.survey)
     for slot in range(1, 41):
         if slot % 10 or slot == 30:
@@ -112,12 +62,49 @@ def test_the_posterior_is_the_one_that_the_run_had(tmp_path: Path) -> None:
 
 def test_a_young_resumed_run_hands_on_the_window_it_took_over(tmp_path: Path) -> None:
     window = tuple(Sample(slot, 1.0, 2.0) for slot in range(10, 30))
-    found = resumed(write(tmp_path / "run.sqlite", range(37, 41), window=window))
+    found = resumed(write_run(tmp_path / "run.sqlite", range(37, 41), window=window))
     assert [sample.slot for sample in found.samples] == [*range(13, 30), 37, 38, 39]
 
 
+@pytest.mark.parametrize(
+    ("backend", "zeros", "last"),
+    [("serial", 5, 31), ("serial", 0, 39), ("sim", 5, 39)],
+)
+def test_slots_at_the_noise_floor_when_a_run_died_are_not_taken_up(
+    tmp_path: Path, backend: str, zeros: int, last: int
+) -> None:
+    """They may have been the beginning of a loss of signal, which nobody lived to withdraw."""
+    path = write_run(tmp_path / "run.sqlite", range(1, 41))
+    with closing(sqlite3.connect(path)) as run, run:
+        run.execute("UPDATE header SET value = ? WHERE key = 'backend'", (f'"{backend}"',))
+        run.execute("UPDATE slots SET reward = 0 WHERE slot > ? AND slot < 40", (40 - 1 - zeros,))
+    assert max(sample.slot for sample in resumed(path).samples) == last
+
+
+@pytest.mark.parametrize(
+    ("values", "floor"),
+    [
+        ([], None),
+        ([-40.5], -40.5),
+        ([-40.5, None], -40.5),
+        ([-40.5, -41.0], -41.0),
+        ([-300.0], None),
+        (["loud"], None),
+    ],
+)
+def test_a_run_gives_back_the_noise_floor_that_it_used_last(
+    tmp_path: Path, values: list[object], floor: float | None
+) -> None:
+    path = write_run(tmp_path / "run.sqlite", range(1, 41))
+    with closing(sqlite3.connect(path)) as run, run:
+        rows = [(40, 1.0, "noise-floor", "in use", value) for value in values]
+        insert = "INSERT INTO events (slot, time_s, kind, detail, value) VALUES (?, ?, ?, ?, ?)"
+        run.executemany(insert, rows)
+    assert resumed(path).noise_floor_dbfs == floor
+
+
 def test_a_run_is_fresh_for_w_slots(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.sqlite", range(1, 41))
+    path = write_run(tmp_path / "run.sqlite", range(1, 41))
     assert resumed(path, age_s=0.0999).last_slot == 40
     assert "old" in refused(path, age_s=0.1001)
     assert "in the future" in refused(path, age_s=-0.001)
@@ -126,7 +113,7 @@ def test_a_run_is_fresh_for_w_slots(tmp_path: Path) -> None:
 def test_within_a_boot_steps_of_the_wall_clock_do_not_make_a_run_fresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "run.sqlite", range(1, 41))
+    path = write_run(tmp_path / "run.sqlite", range(1, 41))
     set_back = WALL + LAST_START - 3600
     now = CLOCK + LAST_START
     assert isinstance(find_resume(path, CONFIG, set_back, now_clock_s=now + 0.05), Resume)
@@ -141,16 +128,16 @@ def test_within_a_boot_steps_of_the_wall_clock_do_not_make_a_run_fresh(
     [{"run__seed": 2}, {"algorithm__beta": 1.5}, {"physical__region_length": 6.0 + 1e-12}],
 )
 def test_another_config_begins_anew(tmp_path: Path, change: dict[str, float]) -> None:
-    path = write(tmp_path / "run.sqlite", range(1, 41))
+    path = write_run(tmp_path / "run.sqlite", range(1, 41))
     assert "another config" in refused(path, CONFIG.replace(**change))
 
 
 def test_what_is_not_there_or_of_another_stage_is_not_taken_up(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.sqlite", range(1, 41))
+    path = write_run(tmp_path / "run.sqlite", range(1, 41))
     assert "another stage" in refused(path, stage="/dev/ttyUSB0")
     assert isinstance(find_resume(path, CONFIG, WALL + LAST_START, stage="sim"), Resume)
     assert "no such file" in refused(tmp_path / "nothing.sqlite")
-    assert "before its first slot" in refused(write(tmp_path / "empty.sqlite", range(0)))
+    assert "before its first slot" in refused(write_run(tmp_path / "empty.sqlite", range(0)))
     (tmp_path / "other").write_text("x")
     assert "not a run file" in refused(tmp_path / "other")
 
@@ -219,25 +206,24 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:80])
 def test_what_no_run_can_have_written_is_not_taken_up(tmp_path: Path, damage: str) -> None:
-    """Nor does it keep the file from being found, or from being set aside."""
+    """Nor does it keep the file from being set aside."""
     is_of_window = "window" in damage
     slots = range(37, 41) if is_of_window else range(1, 41)
     window = (Sample(5, 1.0, 2.0),) if is_of_window else ()
-    path = write(tmp_path / "sim-1.sqlite", slots, window=window)
+    path = write_run(tmp_path / "sim-1.sqlite", slots, window=window)
     resumed(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(damage)
         connection.commit()
         connection.execute("PRAGMA journal_mode = DELETE")
     assert refused(path)
-    assert latest_run(tmp_path, "sim") in (path, None)
     assert set_aside(path) is not None
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     window = tuple(Sample(slot, 1.0, 2.0) for slot in range(3, 10))
-    path = write(tmp_path_factory.mktemp("whole") / "run.sqlite", range(20, 41), window=window)
+    path = write_run(tmp_path_factory.mktemp("whole") / "run.sqlite", range(20, 41), window=window)
     return path.read_bytes()
 
 
@@ -248,44 +234,7 @@ def test_tables_whose_names_are_no_text_are_damage(whole: bytes, tmp_path: Path)
         whole.replace(b"CREATE TABLE slots (slot", b"CREATE TABLE slots (\xff\xfc\xff(")
     )
     assert "damaged" in refused(path)
-    assert latest_run(tmp_path, "sim") is None
     assert set_aside(path) is not None
-
-
-@settings(deadline=None, max_examples=300)
-@given(
-    damage=st.lists(st.tuples(st.integers(0), st.binary(min_size=1, max_size=8)), max_size=8),
-    end=st.none() | st.integers(0),
-)
-def test_whatever_bytes_a_run_file_holds_a_run_begins(
-    whole: bytes,
-    tmp_path_factory: pytest.TempPathFactory,
-    damage: list[tuple[int, bytes]],
-    end: int | None,
-) -> None:
-    """Warm with what a run can have written, or cold."""
-    content = bytearray(whole if end is None else whole[: end % len(whole)])
-    for at, spoilt in damage:
-        at %= len(whole)
-        content[at : at + len(spoilt)] = spoilt
-    folder = tmp_path_factory.mktemp("damaged")
-    path = folder / "sim-1.sqlite"
-    path.write_bytes(content)
-    latest_run(folder, "sim")
-    found = find_resume(path, CONFIG, WALL + LAST_START + 0.03)
-    if isinstance(found, Resume):
-        policy = make_policy(CONFIG, found.survey)
-        for sample in found.samples:
-            policy.observe(*sample)
-            assert abs(sample.reward) <= CONFIG.largest_reward
-        policy.resume(found.target)
-        decision = policy.decide(found.last_slot + 1, found.next_position)
-        assert 0 <= decision.position <= CONFIG.physical.region_length
-        assert found.last_slot == 40
-    else:
-        assert found.reason
-    with suppress(InputOutputError):  # it may have ceased to be one of ours
-        set_aside(path)
 
 
 def test_a_header_survives_its_storage() -> None:
@@ -306,3 +255,66 @@ def test_a_header_survives_its_storage() -> None:
         if field.name != "survey":
             assert getattr(after, field.name) == getattr(before, field.name)
     assert after.config == CONFIG
+
+
+class TestLookingBack:
+    """A run file without a slot that can be read does not hide the run before it."""
+
+    AGE_S = 0.03
+
+    def among(self, *paths: Path) -> Resume | NoResume | None:
+        now = WALL + LAST_START + self.AGE_S
+        for age, path in enumerate(paths):
+            os.utime(path, (now - age / 1000, now - age / 1000))
+        return find_resume_among(paths, CONFIG, now, stage="sim", backend="sim")
+
+    def test_past_a_run_that_died_before_its_first_slot(self, tmp_path: Path) -> None:
+        run = write_run(tmp_path / "run.sqlite", range(1, 41))
+        dead = [write_run(tmp_path / f"dead{number}.sqlite", range(0)) for number in range(2)]
+        found = self.among(*dead, run)
+        assert isinstance(found, Resume)
+        assert (found.path, found.last_slot) == (run, 40)
+
+    def test_past_a_damaged_one(self, tmp_path: Path) -> None:
+        run = write_run(tmp_path / "run.sqlite", range(1, 41))
+        damaged = tmp_path / "damaged.sqlite"
+        damaged.write_bytes(run.read_bytes()[:9000])
+        found = self.among(damaged, run)
+        assert isinstance(found, Resume)
+        assert found.path == run
+
+    def test_not_past_one_that_cannot_be_continued(self, tmp_path: Path) -> None:
+        run = write_run(tmp_path / "run.sqlite", range(1, 41))
+        other = write_run(tmp_path / "other.sqlite", range(1, 41))
+        with closing(sqlite3.connect(other, isolation_level=None)) as connection:
+            connection.execute("UPDATE header SET value = '\"serial\"' WHERE key = 'backend'")
+        found = self.among(other, run)
+        assert isinstance(found, NoResume)
+        assert "another backend" in found.reason
+
+    def test_the_reason_is_that_of_the_newest(self, tmp_path: Path) -> None:
+        dead = write_run(tmp_path / "dead.sqlite", range(0))
+        foreign = tmp_path / "foreign.sqlite"
+        foreign.write_text("text")
+        found = self.among(dead, foreign)
+        assert isinstance(found, NoResume)
+        assert "before its first slot" in found.reason
+        assert self.among() is None
+
+    def test_not_at_files_older_than_the_window(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened: list[Path] = []
+        real = find_resume
+
+        def find(path: Path, *arguments: Any, **options: Any) -> Resume | NoResume:
+            opened.append(path)
+            return real(path, *arguments, **options)
+
+        monkeypatch.setattr("macontrol.controller.runfile.resume.find_resume", find)
+        dead = [write_run(tmp_path / f"dead{number}.sqlite", range(0)) for number in range(3)]
+        now = WALL + LAST_START
+        for path, age_s in zip(dead, (0.0, 0.09, 0.11), strict=True):
+            os.utime(path, (now - age_s, now - age_s))
+        find_resume_among(dead, CONFIG, now, stage="sim", backend="sim")
+        assert opened == dead[:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pty
 import subprocess
@@ -24,6 +25,7 @@ from macontrol.hal import StageLostError
 from macontrol.hal.serial_line import (
     LONGEST_LINE,
     LineBuffer,
+    LineBusyError,
     LineError,
     LineLostError,
     SerialLine,
@@ -146,9 +148,11 @@ def test_last_words_that_nobody_takes_are_not_waited_for(
 
 
 def test_an_unplugged_port_is_lost_and_closed_at_once(terminal: Terminal, line: SerialLine) -> None:
-    threading.Timer(0.1, terminal.unplug).start()
+    unplugging = threading.Timer(0.1, terminal.unplug)
+    unplugging.start()
     with pytest.raises(LineLostError, match="gone"):
         line.read_line(soon())
+    unplugging.join()
     assert not line.is_open
     with pytest.raises(StageLostError):
         line.write(b"?")
@@ -178,7 +182,7 @@ def test_a_port_that_vanishes_while_it_is_opened_is_told(
 
 
 def test_a_port_belongs_to_one(terminal: Terminal, line: SerialLine) -> None:
-    with pytest.raises(LineError, match="in use by another program"):
+    with pytest.raises(LineBusyError, match="in use by another program"):
         SerialLine(terminal.port, 115200, CLOCK)
     with pytest.raises(serial.SerialException):
         serial.Serial(terminal.port, exclusive=True)
@@ -187,6 +191,39 @@ def test_a_port_belongs_to_one(terminal: Terminal, line: SerialLine) -> None:
             os.open(terminal.port, os.O_RDWR | os.O_NOCTTY)
     line.close()
     SerialLine(terminal.port, 115200, CLOCK).close()
+
+
+def is_exclusive(terminal: int) -> bool:
+    """The TTY_EXCLUSIVE flag as TIOCGEXCL reports it, which the superuser sees too."""
+    return any(fcntl.ioctl(terminal, 0x80045440, bytes(4)))
+
+
+def test_a_pseudo_terminal_that_was_closed_can_be_opened_again_by_anyone(
+    terminal: Terminal, line: SerialLine
+) -> None:
+    assert is_exclusive(terminal._slave)
+    line.close()
+    assert not is_exclusive(terminal._slave)
+
+
+def test_so_can_one_that_was_lost(terminal: Terminal) -> None:
+    line = SerialLine(terminal.port, 115200, CLOCK, write_timeout_s=0.0)
+    fill(line._serial.fileno())
+    with pytest.raises(LineLostError):
+        line.write(b"?", -inf)
+    assert not is_exclusive(terminal._slave)
+
+
+def test_so_can_one_that_was_opened_in_vain(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: SerialLine) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SerialLine, "_ask_for_low_latency", fail)
+    with pytest.raises(KeyboardInterrupt):
+        SerialLine(terminal.port, 115200, CLOCK)
+    assert not is_exclusive(terminal._slave)
 
 
 def test_a_port_that_is_not_there_is_told_with_where_to_look(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from sdr import probe_settings
+from suggested import suggestions
 
+from macontrol.config.errors import ConfigError
 from macontrol.controller.clock import WallClock
 from macontrol.hal import ProbeError
 from macontrol.hal.iq_ring import IQRing
@@ -51,6 +53,7 @@ class Device:
     gains: tuple[str, ...] = ("TUNER",)
     refuse_stream: int = 0
     ranges: list[Range] = field(default_factory=list)
+    frequencies: list[Range] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         def note(*arguments: Any) -> None:
@@ -69,6 +72,9 @@ class Device:
 
     def getSampleRateRange(self, *_: Any) -> list[Range]:  # noqa: N802
         return self.ranges
+
+    def getFrequencyRange(self, *_: Any) -> list[Range]:  # noqa: N802
+        return self.frequencies
 
     def listGains(self, *_: Any) -> tuple[str, ...]:  # noqa: N802
         return self.gains
@@ -180,21 +186,50 @@ def test_a_missing_device_is_told_with_what_there_is(soapy: Soapy) -> None:
 
 def test_a_rate_the_radio_does_not_have_is_refused(soapy: Soapy, device: Device) -> None:
     device.rate = 2.4e6
-    with pytest.raises(ProbeError, match=r"2,400,000 samples a second, not 2,048,000; see probe"):
+    with pytest.raises(ProbeError, match=r"2400000 samples per second, not 2048000; see probe"):
         stream_of().open(threading.Event())
     assert device.calls[-1] == ("close",)
 
 
 def test_the_rates_a_radio_has_are_told(soapy: Soapy, device: Device) -> None:
     device.rate, device.ranges = 96e3, [Range(8e3, 8e3), Range(48e3, 96e3)]
-    with pytest.raises(ProbeError, match=r"to a rate that it has: 8,000, 48,000 to 96,000$"):
+    with pytest.raises(ProbeError, match=r"\(8000, 48000 to 96000\)") as refusal:
         stream_of().open(threading.Event())
+    assert suggestions(str(refusal.value)) == [["probe.sample_rate_hz=96000"]]
+    device.calls.clear()
+    stream_of(sample_rate_hz=96e3, tone_offset_hz=10e3).open(threading.Event())
+    assert ("setSampleRate", 1, 0, 96e3) in device.calls
     device.setSampleRate = fail  # type: ignore[attr-defined]
-    with pytest.raises(ProbeError, match=r"set up: no such rate; set probe\.sample_rate_hz, which"):
+    with pytest.raises(ProbeError, match=r"set up: no such rate; of the rates that it has"):
         stream_of().open(threading.Event())
     device.ranges = [Range(1e6, 3e6)]
     with pytest.raises(ProbeError, match=r"set up: no such rate; see probe\.soapy_arguments"):
         stream_of().open(threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("tuner_hz", "ranges", "refused"),
+    [
+        (1.9e9, [Range(24e6, 1766e6)], True),
+        (1.7e9, [Range(24e6, 1766e6)], False),
+        (2.4e9, [Range(70e6, 6e9)], False),
+        (1e9, [Range(70e6, 900e6), Range(1.1e9, 6e9)], True),
+        (1.9e9, [], False),
+        (1.9e9, [Range(0.0, 0.0)], False),  # of a sound card
+    ],
+)
+def test_a_tuner_frequency_beyond_the_radio_is_refused(
+    soapy: Soapy, device: Device, tuner_hz: float, ranges: list[Range], refused: bool
+) -> None:
+    device.rate, device.frequencies = 2.048e6, ranges
+    stream = stream_of(tuner_frequency_hz=tuner_hz)
+    if not refused:
+        stream.open(threading.Event())
+        return
+    with pytest.raises(ConfigError, match=r"^probe\.tuner_frequency_hz: "):
+        stream.open(threading.Event())
+    assert device.calls[-1] == ("close",)
+    assert not any(name == "setFrequency" for name, *_ in device.calls)
 
 
 def fail(*_: Any) -> None:

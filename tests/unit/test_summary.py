@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from macontrol.controller.tally import Tally
+from macontrol.controller.tally import Percentiles, Tally
 from macontrol.display.summary import print_summary, summarise
 
 
@@ -48,6 +48,7 @@ def test_the_numbers_are_the_tallys() -> None:
     assert summary["transit_share"] == 0.25
     late = ("late_arrivals", "late_rewards", "late_decisions", "missed_slots")
     assert [summary[name] for name in late] == [1, 2, 3, 4]
+    assert "4 (50.0%)" in table(summary)
     bad = ("invalid_measurements", "stage_faults", "probe_faults", "refused_commands")
     assert [summary[name] for name in bad] == [5, 6, 7, 8]
     assert summary["wake_s"] == {"p50": 2e-4, "p99": 2e-4, "p99.9": 2e-4, "max": 2e-4}
@@ -113,3 +114,14 @@ def test_a_policy_without_a_surface_is_not_judged_by_it() -> None:
 def test_the_run_files_name_is_in_one_piece() -> None:
     path = "/a/state/folder/with/a/long/name" * 5 + "/[run].sqlite"
     assert f"run file: {path}\n" in table({**outcome(finished()), "run_file": path})
+
+
+def test_on_a_virtual_clock_no_times_are_shown() -> None:
+    tally = finished()
+    assert "decide p50" in table(outcome(tally))
+    tally.wake, tally.decide = Percentiles(), Percentiles()
+    tally.wake.add(0.0)
+    tally.decide.add(0.0)
+    shown = table(outcome(tally))
+    assert "wake-up p50" not in shown
+    assert "decide p50" not in shown

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn import assert_legends_cover_no_data
 
 from macontrol.cli import main
-from macontrol.config import load_config
+from macontrol.config import Config, load_config
 from macontrol.controller.clock import WallClock
-from macontrol.controller.survey_file import fresh_survey
+from macontrol.controller.survey import Survey
+from macontrol.controller.survey_file import fresh_survey, keep_survey
 from macontrol.hal import StageLostError
 from macontrol.sim.bench import SimulatedStage
 from macontrol.sim.channel import Channel
@@ -33,8 +35,9 @@ def test_what_is_written_is_what_the_daemon_reads(
     path = tmp_path / "rail.npz"
     assert main([*SIM, "--seed", "5", "--out", str(path)]) == 0
     config = load_config(preset="lab-2g4-grbl", assignments=["survey.samples=13", "run.seed=5"])
-    kept = fresh_survey(path, config)
-    assert kept is not None
+    kept = fresh_survey(path, config, {"bench": "simulated"})
+    assert isinstance(kept, Survey)
+    assert kept.noise_variance == pytest.approx(config.noise_std**2)
     assert kept.position == pytest.approx(config.survey_positions, abs=1e-3)
     exact = Channel(config, 5).rewards(kept.position)
     assert np.abs(kept.reward - exact).max() < 5 * config.noise_std
@@ -44,11 +47,27 @@ def test_what_is_written_is_what_the_daemon_reads(
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-def test_it_is_drawn(tmp_path: Path, ending: str) -> None:
+def test_it_is_drawn(tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / f"rail.{ending}"
     assert main([*SIM, "--out", str(tmp_path / "rail.npz"), "--plot", str(plot)]) == 0
     assert plot.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+    assert f"Written: {plot}" in capsys.readouterr().out
+
+
+def test_its_picture_shows_the_best_place_and_that_of_a_fixed_antenna() -> None:
+    pytest.importorskip("matplotlib")
+    from macontrol.sim.campaign.plots.style import paper_style
+    from macontrol.sim.campaign.plots.survey import survey_figure
+
+    config = load_config()
+    survey = Survey(np.array([0.0, 1.5, 4.5, 6.0]), np.array([1.0, 3.0, 2.0, 0.5]))
+    with paper_style():
+        figure = survey_figure(config, survey)
+        assert_legends_cover_no_data(figure)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "best: 3.00 at 1.500 λ, 15.0 mm" in labels
+    assert "fixed at $x_0$: 2.50 at 3.000 λ, 30.0 mm" in labels
 
 
 class TestRefusals:
@@ -146,6 +165,32 @@ class TestOnTheVirtualBench:
         config = load_config(preset="lab-2g4-grbl", assignments=self.SLOTS)
         with VirtualBench(config, clock, seed=3) as bench:
             before = bench.stage.position_at(clock.now())
-            assert main(self.words(bench, tmp_path / "s.npz")) == 69
+            assert main(self.words(bench, tmp_path / "s.npz")) == 78
             assert bench.stage.position_at(clock.now()) == before
         assert "nobody has agreed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--out", "--plot"])
+def test_a_missing_folder_is_refused_before_the_walk(
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("macontrol.commands.survey._survey", None)
+    names = {"--out": tmp_path / "s.npz", "--plot": tmp_path / "s.png"}
+    names[option] = tmp_path / "nowhere" / names[option].name
+    words = [str(word) for pair in names.items() for word in pair]
+    assert main(["survey", "--backend", "sim", *words]) == 74
+    assert f"there is no folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
+
+
+def test_a_survey_that_cannot_be_kept_is_not_lost(
+    paper: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the file that --out names, or in the window of the run; the next run walks again."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    problem = keep_survey(paper, Survey(np.array([0.0, 6.0]), np.ones(2)), {})
+    assert problem is not None
+    assert problem.startswith("the survey is not kept for the next run: /proc/nowhere")

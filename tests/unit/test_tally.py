@@ -129,3 +129,12 @@ class TestTally:
         verdicts = tally.theory(length=6.0, rho_max=0.06, margin=0.07)
         assert not verdicts["reach"].holds
         assert not verdicts["persistence"].holds
+
+
+def test_a_reward_taken_back_is_not_the_last_one_seen() -> None:
+    tally = Tally(3.0)
+    tally.see(2.0)
+    tally.see(0.0)
+    tally.withdraw(0.0)
+    assert isnan(tally.reward)
+    assert (tally.mean_reward, tally.invalid) == (2.0, 1)

@@ -30,8 +30,8 @@ ANY_PORT = ("--rtl-tcp", "127.0.0.1:0")
     [
         ("soon unplug", "is not a time and a fault"),
         ("20 dance", "is not a time and a fault"),
-        ("20 lose much", "'much' is not a number of millimetres or seconds"),
-        ("20 lose inf", "'inf' is not a number of millimetres or seconds"),
+        ("20 lose much", "'much' is not a number of millimetres, seconds or hertz"),
+        ("20 lose inf", "'inf' is not a number of millimetres, seconds or hertz"),
         ("20 stall -1", "-1 is no length of time"),
     ],
 )

@@ -16,7 +16,7 @@ from waiting import wait_until
 from macontrol.cli import main
 from macontrol.config import load_config
 from macontrol.controller.clock import WallClock
-from macontrol.hal.power import wideband
+from macontrol.hal.power import tone, wideband
 from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.boards.zaber import VirtualZaber
 from macontrol.sim.virtual_bench import FAULTS, VirtualBench
@@ -30,6 +30,7 @@ class Rig:
     def __init__(self, bench: VirtualBench, link: Path) -> None:
         self.bench = bench
         self.link = link
+        bench.radio.tuning.frequency_hz = 433.67e6  # as the presets tune
         self._port = os.open(link, os.O_RDWR | os.O_NOCTTY)
         wait_until(lambda: bench.stage.is_newly_opened)
 
@@ -196,6 +197,23 @@ def mute(rig: Rig) -> None:
     assert rig.level_dbfs() == pytest.approx(-40.0, abs=0.3)
 
 
+def detune(rig: Rig) -> None:
+    """Out of the band of a tone, then out of all that is received."""
+
+    def in_band() -> float:
+        samples = rig.bench.radio.samples(CLOCK.now(), 20_000)
+        return tone(samples, 2.048e6, 250e3, 20e3).dbfs
+
+    assert in_band() > -45.0
+    rig.do("detune 50e3")
+    assert in_band() < -55.0
+    assert rig.level_dbfs() > -36.0
+    rig.do("detune 1.05e6")
+    assert rig.level_dbfs() == pytest.approx(-40.0, abs=0.3)
+    rig.do("detune 0")
+    assert in_band() > -45.0
+
+
 def unmute(rig: Rig) -> None:
     rig.do("mute", "unmute")
     assert rig.level_dbfs() > -35.0
@@ -205,6 +223,7 @@ TABLE: dict[str, Callable[[Rig], None]] = {
     **{"unplug": unplug, "plug": plug, "reset": reset, "alarm": alarm, "hang": hang},
     **{"garbage": garbage, "lose": lose, "slow": slow, "stick": stick, "release": release},
     **{"stall": stall, "drop": drop, "clip": clip, "mute": mute, "unmute": unmute},
+    "detune": detune,
 }
 
 

@@ -32,11 +32,13 @@ def test_connecting_reads_what_the_device_is() -> None:
     desk.finish()
     identity, description = desk.stage.identity, desk.stage.description
     assert (identity.firmware, identity.serial) == ("7.38", 12345)
+    assert desk.stage.identity_parts["firmware"] == "7.38"
+    assert desk.stage.identity_parts["device"].endswith("serial number 12345")
     assert description.travel_mm == pytest.approx(100.0)
     assert description.step_mm == pytest.approx(0.001)
     assert description.speed_mm_per_s == pytest.approx(93.75)
     assert description.acceleration_mm_per_s2 == pytest.approx(1251.2, rel=1e-4)
-    assert desk.stage.latencies_s == pytest.approx([0.003] * 8)
+    assert [each for (each,) in desk.stage.answer_times.samples] == pytest.approx([0.003] * 8)
     assert description.latency_s == pytest.approx(0.013)
     assert not desk.stage.is_homed
 
@@ -49,7 +51,7 @@ def test_a_slow_answer_among_quick_ones_is_no_latency() -> None:
         desk.expects("get pos", (delay_s, "OK IDLE WR 0"))
     desk.stage.connect(desk.soon())
     desk.finish()
-    assert max(desk.stage.latencies_s) == pytest.approx(0.3)
+    assert max(desk.stage.answer_times.samples)[-1] == pytest.approx(0.3)
     assert desk.stage.description.latency_s == pytest.approx(0.013)
 
 

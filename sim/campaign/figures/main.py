@@ -22,6 +22,7 @@ from macontrol.sim.campaign.tasks import Task, Variation
 TITLE = "comparison against the baselines"
 SCENARIOS = {"blocked": BLOCKED, "dense": DENSE}
 QUANTITIES = ("regret", "travel", "switches", "transit_share")
+MAXIMIZER_DRIFT = ("maximizer_step", "maximizer_step_without_jumps", "maximizer_jump_share")
 MOVERS = ("GP-UCB", "Sweep-and-hold", "ε-greedy")
 
 
@@ -68,9 +69,11 @@ def measure(setting: Setting, results: Results) -> Outcome:
             )
         variation = [results[task] for task in _variations(setting, world)]
         budget = estimate([result["budget"][0] / setting.slots for result in variation])
-        step = estimate([result["maximizer_step"] for result in variation])
         outcome.add([Row("world", name, "", "", "", "variation_per_slot", budget)])
-        outcome.add([Row("world", name, "", "", "", "maximizer_step", step)])
+        outcome.add(
+            Row("world", name, "", "", "", drift, estimate([result[drift] for result in variation]))
+            for drift in MAXIMIZER_DRIFT
+        )
     _add_quantities(outcome, results, everywhere)
     return outcome
 
@@ -80,11 +83,16 @@ def _add_quantities(
 ) -> None:
     moveucb, gp_ucb = everywhere["blocked"]["MoveUCB"], everywhere["blocked"]["GP-UCB"]
     quantities = outcome.quantities
-    quantities["variation per slot"] = next(
-        row.estimate
+    world = {
+        row.quantity: row.estimate
         for row in outcome.rows
-        if (row.scenario, row.quantity) == ("blocked", "variation_per_slot")
-    )
+        if (row.panel, row.scenario) == ("world", "blocked")
+    }
+    quantities["variation per slot"] = world["variation_per_slot"]
+    quantities["maximizer step"] = world["maximizer_step"]
+    quantities["maximizer step without jumps"] = world["maximizer_step_without_jumps"]
+    jumps = world["maximizer_jump_share"].mean
+    outcome.notes["maximizer step"] = f"it jumps farther than a stroke in {jumps:.1%} of the slots"
     for quantity in QUANTITIES:
         quantities[quantity] = moveucb.estimate(results, quantity)
     for quantity in ("regret", "travel"):

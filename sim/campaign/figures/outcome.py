@@ -13,6 +13,9 @@ from macontrol.sim.campaign.statistics import Estimate
 
 Array = NDArray[np.float64]
 
+CHANGED_SETTINGS = "changed settings"
+"""The note on settings that differ from Table 1; figures show it."""
+
 
 class Row(NamedTuple):
     """One number of a figure. `parameter` is what the panel sweeps, `value` where on it."""

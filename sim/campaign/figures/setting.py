@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config import Config
+from macontrol.config import Config, differing_keys, load_config
 from macontrol.sim.campaign.statistics import Estimate, estimate
 from macontrol.sim.campaign.store import Results
 from macontrol.sim.campaign.tasks import Oracle, OracleCourse, Play, Task, checkpoints
@@ -51,6 +51,11 @@ class Setting:
     realizations: int
     slots: int
     first_seed: int = 1
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from Table 1 and the preset's open choices."""
+        return {key: value for key, (value, _) in differing_keys(self.base, load_config()).items()}
 
     def seeds(self, most: int | None = None) -> range:
         """The seeds of the realizations, or of the first few of them."""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from macontrol.config.errors import InputOutputError
 from macontrol.sim.campaign.figures.outcome import Outcome
 from macontrol.sim.campaign.plots import (
     ablation,
@@ -20,9 +19,9 @@ from macontrol.sim.campaign.plots import (
     movement_cost,
     variation,
 )
-from macontrol.sim.campaign.plots.style import DPI, paper_style
+from macontrol.sim.campaign.plots.style import paper_style, save_figure
 
-_DRAWINGS: dict[str, dict[str, Callable[[Outcome], Figure]]] = {
+DRAWINGS: dict[str, dict[str, Callable[[Outcome], Figure]]] = {
     "main": {"main": main.draw, "main-over-time": main.draw_time},
     "movement-cost": {"movement-cost": movement_cost.draw},
     "variation": {"variation": variation.draw},
@@ -32,18 +31,14 @@ _DRAWINGS: dict[str, dict[str, Callable[[Outcome], Figure]]] = {
 }
 
 
-def draw(folder: Path, name: str, outcome: Outcome) -> None:
-    """Draw a figure of the paper into a folder."""
-    for file, drawing in _DRAWINGS[name].items():
+def draw(folder: Path, name: str, outcome: Outcome) -> list[Path]:
+    """Draw a figure of the paper into a folder; the files it wrote."""
+    written = []
+    for file, drawing in DRAWINGS[name].items():
         with paper_style():
             figure = drawing(outcome)
             for ending in ("png", "svg"):
                 path = folder / f"{file}.{ending}"
-                # No date in it: the same numbers give the same file.
-                metadata = {"Date": None} if ending == "svg" else None
-                try:
-                    figure.savefig(path, dpi=DPI, metadata=metadata)
-                except OSError as error:
-                    raise InputOutputError(
-                        f"{path}: cannot be written: {error.strerror or error}"
-                    ) from error
+                save_figure(figure, path)
+                written.append(path)
+    return written

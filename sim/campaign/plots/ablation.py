@@ -11,7 +11,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from macontrol.sim.campaign.figures.outcome import Outcome
-from macontrol.sim.campaign.plots.style import legend_above, letter, line, panels
+from macontrol.sim.campaign.plots.style import (
+    RATE,
+    legend_above,
+    legend_over,
+    letter,
+    line,
+    panels,
+    say_errors,
+)
 
 NAMES = {"regret": "Regret", "travel": r"Travel ($\lambda$)", "switches": r"$N_{\mathrm{sw}}$"}
 LOOKS: dict[str, dict[str, Any]] = {
@@ -31,12 +39,13 @@ def draw(outcome: Outcome) -> Figure:
     _ladder(switches, outcome, "d")
     keys = [Line2D([], [], markerfacecolor="white", **LOOKS[name]) for name in NAMES]
     legend_above(figure, keys, list(NAMES.values()))
+    say_errors(figure, outcome, "a", "b", "c")
     return figure
 
 
 def _sweep(axes: Axes, outcome: Outcome, panel: str, label: str) -> None:
     line(axes, outcome, panel, "MoveUCB", "regret", LOOKS["regret"])
-    axes.set_ylabel("Regret per slot", color=LOOKS["regret"]["color"])
+    axes.set_ylabel(f"Regret per slot ({RATE})", color=LOOKS["regret"]["color"])
     axes.set_ylim(bottom=0)
     axes.tick_params(which="both", right=False)
     other = axes.twinx()
@@ -56,13 +65,14 @@ def _ladder(axes: Axes, outcome: Outcome, panel: str) -> None:
     """(c): regret at both movement costs; (d): travel and switches."""
     if panel == "c":
         _bars(axes, outcome, "regret", offset=0.0, width=0.38)
-        axes.set_ylabel("Regret per slot")
-        axes.legend(
+        axes.set_ylabel(f"Regret per slot ({RATE})")
+        legend_over(
+            axes,
             handles=[
                 Patch(facecolor="white", edgecolor="black", hatch=hatch, linewidth=0.5, label=name)
                 for hatch, name in zip(HATCHES, _costs(outcome), strict=True)
             ],
-            loc="upper right",
+            ncols=2,
         )
     else:
         _bars(axes, outcome, "travel", offset=-0.2, width=0.19)

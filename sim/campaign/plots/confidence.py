@@ -5,7 +5,15 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from macontrol.sim.campaign.figures.outcome import Outcome
-from macontrol.sim.campaign.plots.style import LOOKS, legend_above, letter, line, panels
+from macontrol.sim.campaign.plots.style import (
+    LOOKS,
+    RATE,
+    legend_above,
+    letter,
+    line,
+    panels,
+    say_errors,
+)
 
 
 def draw(outcome: Outcome) -> Figure:
@@ -19,7 +27,7 @@ def draw(outcome: Outcome) -> Figure:
         colour = LOOKS[policy]["color"]
         left.plot(best, lowest, marker="*", markersize=7, color=colour, zorder=5)
     left.set_ylim(bottom=0)
-    left.set_ylabel("Regret per slot")
+    left.set_ylabel(f"Regret per slot ({RATE})")
     letter(left, "a", r"Confidence parameter $\beta$")
     right.set_yscale("log")
     right.set_ylabel(r"Total travel ($\lambda$)")
@@ -34,4 +42,5 @@ def draw(outcome: Outcome) -> Figure:
     handles, labels = left.get_legend_handles_labels()
     more, names = share.get_legend_handles_labels()
     legend_above(figure, handles + more, labels + names)
+    say_errors(figure, outcome, "a")
     return figure

@@ -6,7 +6,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from macontrol.sim.campaign.figures.outcome import Outcome
-from macontrol.sim.campaign.plots.style import LOOKS, legend_above, letter, panels
+from macontrol.sim.campaign.plots.style import (
+    LOOKS,
+    RATE,
+    legend_above,
+    letter,
+    panels,
+    say_errors,
+)
 
 
 def draw(outcome: Outcome) -> Figure:
@@ -28,7 +35,7 @@ def draw(outcome: Outcome) -> Figure:
         zorder=2,
     )
     left.set_xlim(arrays["position"][0], arrays["position"][-1])
-    left.set_ylabel("Reward")
+    left.set_ylabel(f"Reward ({RATE})")
     legend_above(figure, *left.get_legend_handles_labels())
     letter(left, "a", r"Position $x$ ($\lambda$)")
     for at, kernel in enumerate(kernels):
@@ -46,12 +53,13 @@ def draw(outcome: Outcome) -> Figure:
     names = [
         f"{kernel}\n({outcome.notes[f'{kernel} length']:g}$\\lambda$)"
         if f"{kernel} length" in outcome.notes
-        else kernel
+        else f"{kernel}\n"
         for kernel in kernels
     ]
     right.set_xticks(range(len(kernels)), names)
     right.tick_params(axis="x", length=0)
     right.grid(visible=False, axis="x")
-    right.set_ylabel(r"RMSE of $\mu_t$")
+    right.set_ylabel(rf"RMSE of $\mu_t$ ({RATE})")
     letter(right, "b")
+    say_errors(figure, outcome, "b")
     return figure

@@ -6,7 +6,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from macontrol.sim.campaign.figures.outcome import Outcome
-from macontrol.sim.campaign.plots.style import LOOKS, legend_above, letter, panels
+from macontrol.sim.campaign.plots.style import (
+    LOOKS,
+    RATE,
+    legend_above,
+    letter,
+    panels,
+    say_errors,
+)
 
 SCENARIOS = {"dense": "Dense multipath", "blocked": "Partially blocked"}
 
@@ -16,16 +23,17 @@ def draw(outcome: Outcome) -> Figure:
     policies = outcome.series("a")
     width = 0.8 / len(policies)
     for axes, quantity in ((left, "regret"), (right, "travel")):
-        movers = [name for name in policies if quantity == "regret" or name != "Fixed"]
         for number, policy in enumerate(policies):
-            if policy not in movers:
-                continue
             for at, scenario in enumerate(SCENARIOS):
                 _, mean, error = outcome.select(
                     panel="a", series=policy, quantity=quantity, scenario=scenario
                 )
+                place = at + (number - (len(policies) - 1) / 2) * width
+                if mean[0] == 0:  # a fixed antenna does not travel
+                    axes.text(place, 0, "0", ha="center", va="bottom", color=LOOKS[policy]["color"])
+                    continue
                 axes.bar(
-                    at + (number - (len(movers) - 1) / 2) * width,
+                    place,
                     mean[0],
                     width * 0.92,
                     yerr=error[0] if np.isfinite(error[0]) else None,
@@ -36,13 +44,15 @@ def draw(outcome: Outcome) -> Figure:
                     label=policy if at == 0 else None,
                 )
         axes.set_xticks(range(len(SCENARIOS)), list(SCENARIOS.values()))
+        axes.set_xlim(-0.5, len(SCENARIOS) - 0.5)
         axes.tick_params(axis="x", length=0)
         axes.grid(visible=False, axis="x")
-    left.set_ylabel("Regret per slot")
+    left.set_ylabel(f"Regret per slot ({RATE})")
     right.set_ylabel(r"Total travel ($\lambda$)")
     legend_above(figure, *left.get_legend_handles_labels())
     letter(left, "a")
     letter(right, "b")
+    say_errors(figure, outcome, "a")
     return figure
 
 
@@ -69,6 +79,7 @@ def draw_time(outcome: Outcome) -> Figure:
         axes.set_ylim(bottom=0)
         axes.set_title(name, pad=3)
         letter(axes, panel, r"Slot $t$ ($\times 10^3$)")
-    both[0].set_ylabel(r"Cumulative regret ($\times 10^3$)")
-    both[0].legend(loc="upper left")
+    both[0].set_ylabel(rf"Cumulative regret ($\times 10^3$ {RATE})")
+    legend_above(figure, *both[0].get_legend_handles_labels())
+    say_errors(figure, outcome, "time", what="Bands")
     return figure

@@ -6,7 +6,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from macontrol.sim.campaign.figures.outcome import Outcome
-from macontrol.sim.campaign.plots.style import legend_above, letter, line, panels
+from macontrol.sim.campaign.plots.style import (
+    RATE,
+    legend_above,
+    letter,
+    line,
+    panels,
+    say_errors,
+)
 
 MOVERS = ("MoveUCB", "GP-UCB", "Sweep-and-hold", "ε-greedy")
 
@@ -25,7 +32,8 @@ def draw(outcome: Outcome) -> Figure:
         axes.xaxis.set_major_formatter(lambda tick, _: f"{tick:g}")
         axes.set_ylim(bottom=0)
         letter(axes, name, r"Movement cost coefficient $c_{\mathrm{e}}$ (per $\lambda$)")
-    left.set_ylabel("Regret per slot")
+    left.set_ylabel(f"Regret per slot ({RATE})")
     right.set_ylabel(r"Total travel ($\lambda$)")
     legend_above(figure, *left.get_legend_handles_labels())
+    say_errors(figure, outcome, "a")
     return figure

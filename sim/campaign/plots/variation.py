@@ -7,7 +7,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from macontrol.sim.campaign.figures.outcome import Outcome
-from macontrol.sim.campaign.plots.style import LOOKS, letter, line, panels
+from macontrol.sim.campaign.plots.style import (
+    LOOKS,
+    RATE,
+    legend_over,
+    letter,
+    line,
+    panels,
+    say_errors,
+)
 
 NAMES = {"continuous": "Continuous", "piecewise": r"Piecewise, $S=\lceil T^{1/2}\rceil$"}
 
@@ -27,13 +35,12 @@ def draw(outcome: Outcome) -> Figure:
         left.plot(horizons, fitted, color=look["color"], linestyle=look["linestyle"], zorder=2)
     left.set_xscale("log")
     left.set_yscale("log")
-    left.set_ylim(top=2.5 * left.get_ylim()[1])
     ends = horizons[::4]
     left.xaxis.set_major_locator(FixedLocator(ends.tolist()))
     left.xaxis.set_minor_locator(NullLocator())
     left.xaxis.set_major_formatter(ScalarFormatter())
     left.set_ylabel(r"Variation budget $V_T$")
-    left.legend(loc="upper left")
+    legend_over(left)
     letter(left, "a", "Horizon $T$ (slots)")
     for policy in ("MoveUCB", "GP-UCB", "Sweep-and-hold"):
         line(right, outcome, "b", policy, "regret")
@@ -43,7 +50,8 @@ def draw(outcome: Outcome) -> Figure:
     right.xaxis.set_minor_locator(NullLocator())
     right.xaxis.set_major_formatter(ScalarFormatter())
     right.set_ylim(bottom=0)
-    right.set_ylabel("Regret per slot")
-    right.legend(loc="lower right")
+    right.set_ylabel(f"Regret per slot ({RATE})")
+    legend_over(right, ncols=2)
     letter(right, "b", "Change points $S$")
+    say_errors(figure, outcome, "a", "b")
     return figure

@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
+from macontrol.config.atomic_file import regular_target
 from macontrol.config.errors import InputOutputError, MacontrolError
 from macontrol.controller.runfile import Run, read_run
+from macontrol.helper_process import python_module
 from macontrol.sim.campaign.episode import play
 from macontrol.sim.channel import Channel
 from macontrol.sim.rewardmap import simulate_map
@@ -39,7 +40,7 @@ from macontrol.sim.rewardmap import simulate_map
 Floats = NDArray[np.float64]
 
 TWINS = 8
-_MACONTROL = (sys.executable, "-m", "macontrol")
+_MACONTROL = tuple(python_module("macontrol"))
 # Homing, noise floor and survey; a bench whose parent was killed ends by itself after that.
 _BEFORE_SLOT_1_S = 600.0
 _END_WITHIN_S = 10.0
@@ -156,6 +157,8 @@ def compare(
     The run files are kept in a folder, if one is given. `on_slot` is called now and then, from
     several threads, with a seed and the slot it is at.
     """
+    if keep is not None:
+        _make_folder(keep)
     children = Children()
     # Sockets need short names, so that all begins in a temporary folder.
     with tempfile.TemporaryDirectory(prefix="macontrol-") as name:
@@ -189,12 +192,21 @@ def compare(
         ]
 
 
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputOutputError(
+            f"{path}: the run files cannot be kept there: {error.strerror or error}; "
+            "choose a folder that can be written to"
+        ) from error
+
+
 def _keep(folder: Path, into: Path) -> None:
     """Copy the run files, as they are at this moment."""
     try:
-        into.mkdir(parents=True, exist_ok=True)
         for file in sorted(folder.glob("*/*.sqlite*")):
-            shutil.copyfile(file, into / f"{file.parent.name}-{file.name}")
+            shutil.copyfile(file, regular_target(into / f"{file.parent.name}-{file.name}"))
     except OSError as error:
         raise InputOutputError(f"{into}: the run files cannot be kept there: {error}") from error
 
@@ -255,7 +267,7 @@ def _play(
         environment["NOTIFY_SOCKET"] = str(notify)
     summary: dict[str, Any] | None = None
     other = ""
-    with children.start([*_MACONTROL, *command], **environment) as process:
+    with children.start([*_MACONTROL, *command, "--log", "json"], **environment) as process:
         for line in _pipe(process):
             try:
                 event = json.loads(line)

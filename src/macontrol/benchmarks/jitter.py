@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from macontrol.config.errors import HardwareError, MacontrolError
 from macontrol.controller.realtime import PRIORITY
 from macontrol.controller.record import EventKind
 from macontrol.controller.runfile import Run, read_run
+from macontrol.helper_process import python_module
 
 QUANTILES = (50.0, 99.0, 99.9)
 
@@ -123,7 +123,7 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
 @contextmanager
 def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.Popen[str]]:
     """The daemon, past its READY."""
-    command = [sys.executable, "-m", "macontrol", "--backend", "sim", "--cold"]
+    command = [*python_module("macontrol"), "--backend", "sim", "--cold", "--log", "text"]
     command += ["--name", f"jitter-{os.getpid()}", "--run", str(folder / "run")]
     command += ["--duration", f"{seconds + _READY_WITHIN_S:.0f}"]
     if abs(slot_s - _PAPER_SLOT_S) > 1e-9:

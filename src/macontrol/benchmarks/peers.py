@@ -43,6 +43,10 @@ class FromScratch(ABC):
         del self._samples[: -self.window]
         self._solved = None
 
+    def withdraw(self, slot: int) -> None:
+        self._samples = [sample for sample in self._samples if sample[0] != slot]
+        self._solved = None
+
     @abstractmethod
     def solve(self, position: Array, reward: Array) -> tuple[Array, Array]:
         """Mean and variance over the grid, given the window's samples."""

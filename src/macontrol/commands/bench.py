@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
+from macontrol.command_parser import HelpFormatter
 from macontrol.commands import bench_end_to_end, bench_jitter, bench_posterior
-
-SUMMARY = "measure macontrol on this machine"
 
 
 class Subject(Protocol):
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name,
             help=module.SUMMARY,
             description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
         )
         module.add_arguments(subject)
         subject.set_defaults(subject=module)

@@ -10,24 +10,28 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import ceil, isnan
+from math import isnan
 from pathlib import Path
 from statistics import median
 from typing import Literal, Protocol, TypeAlias
 
+from macontrol.bench_plan import check_stage
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError, HardwareError
+from macontrol.config.measuring import lead_fix
 from macontrol.config.probe_settings import split_address
+from macontrol.config.rounding import at_least, at_most
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.instance import InstanceLock
 from macontrol.hal import Clock, Measurement, ProbeError, StageError
 from macontrol.hal.devices import access_to, clients_of, find_serial_ports, holders_of, stable_names
 from macontrol.hal.grbl_checkup import GrblCheckup
-from macontrol.hal.sdr_probe import NoiseFloor, ProbeHealth, SdrProbe
-from macontrol.hal.serial_line import TrafficLog
+from macontrol.hal.noise_floor import NoiseFloor
+from macontrol.hal.sdr_probe import ProbeHealth, SdrProbe
+from macontrol.hal.serial_line import LineBusyError, TrafficLog
 from macontrol.hal.serial_stage import SerialStage
 from macontrol.hal.zaber_checkup import ZaberCheckup
-from macontrol.serial_bench import SerialBench, check_plan
+from macontrol.serial_bench import SerialBench
 
 Verdict: TypeAlias = Literal["pass", "note", "FAIL", "skip"]
 
@@ -126,9 +130,13 @@ class BenchDoctor:
             self._pass("permission", told)
         else:
             self._fail("permission", f"this user may not read and write it ({told})", access.fix)
-        return self._is_free(port, closing) and access.allowed
+        is_free = self._is_free(port, closing)
+        if is_free and not access.allowed:
+            self._skip("it cannot be opened", "in use")
+        return is_free and access.allowed
 
     def _is_free(self, port: str, closing: ExitStack) -> bool:
+        """Whether no known program uses it; opening it shows whether an unknown one does."""
         holders = holders_of(port)
         if holders:
             pids = " ".join(str(holder.pid) for holder in holders)
@@ -144,7 +152,6 @@ class BenchDoctor:
         except HardwareError as error:
             self._fail("in use", str(error), "end that one first")
             return False
-        self._pass("in use", "by nobody else")
         return True
 
     # -- The stage ----------------------------------------------------------------------------
@@ -161,15 +168,21 @@ class BenchDoctor:
                 contradiction = error
                 # For what else there is to say, leave everything to the board.
                 stage = self._connect(_left_to_the_board(self._config), log, closing)
+        except LineBusyError as error:  # by a program that this user may not see
+            self._fail("in use", *_parts(error))
+            self._skip("the port cannot be used", *_OF_THE_BOARD)
+            return
         except ConfigError:
             stage = None
         except StageError as error:
+            self._pass("in use", "by nobody else")
             detail, fix = _parts(error, "see that it is powered and the right port")
             if checkup.board:
                 detail = f"{checkup.board} was heard, but falls silent: {detail}"
             self._fail("board", detail, fix)
             self._skip("the board does not answer", *_OF_THE_BOARD[1:])
             return
+        self._pass("in use", "by nobody else")
         if checkup.board:
             self._pass("board", f"{checkup.board} at {settings.baud_rate} baud")
         else:
@@ -219,7 +232,8 @@ class BenchDoctor:
             self._pass("homing", f"not homed, as after every start{state}; a run homes it {how}")
 
     def _tell_latency(self, stage: SerialStage) -> None:
-        usual, worst = median(stage.latencies_s), max(stage.latencies_s)
+        times = stage.answer_times
+        usual, worst = times.usual[-1], max(sample[-1] for sample in times.samples)
         told = f"answers in {usual * 1e3:.1f} ms, at worst {worst * 1e3:.1f} ms"
         assumed = self._config.physical.command_latency_s
         timer = Path("/sys/bus/usb-serial/devices", Path(stage.description.name).name)
@@ -230,7 +244,8 @@ class BenchDoctor:
             self._note(
                 "latency",
                 f"{told}; physical.command_latency_s is {assumed * 1e3:g} ms",
-                f"set physical.command_latency_s to {needed:.3f}, or quieten the machine",
+                f"set physical.command_latency_s to {at_least(needed, 2)}, or end what loads this "
+                "computer",
             )
         else:
             self._pass("latency", told)
@@ -238,15 +253,17 @@ class BenchDoctor:
     def _tell_slot(self, stage: SerialStage) -> None:
         physical = self._config.physical
         try:
-            plan = check_plan(self._config, stage.description)
-        except ConfigError as error:
+            plan = check_stage(self._config, stage)
+        except (ConfigError, StageError) as error:
             self._fail("slot", *_parts(error, "correct the config"))
             return
+        longest = min(plan.stroke_mm / physical.wavelength_mm, physical.actuator_reach)
         self._pass(
             "slot",
             f"a stroke of {physical.rho_max * physical.wavelength_mm:.4g} mm takes "
             f"{plan.smallest_actuation_s * 1e3:.1f} of {physical.actuation_time_s * 1e3:g} ms; "
-            f"up to {plan.stroke_mm:.4g} mm would fit",
+            f"up to {at_most(longest * physical.wavelength_mm, 4)} mm would fit "
+            f"(physical.stroke = {at_most(longest, 4)})",
         )
 
     # -- The radio ----------------------------------------------------------------------------
@@ -259,7 +276,7 @@ class BenchDoctor:
         closing.callback(probe.close)
         try:
             probe.open()
-        except ProbeError as error:
+        except (ConfigError, ProbeError) as error:
             detail, fix = _parts(error, self._cure_of_radio())
             self._fail("radio", f"{detail}{self._who_has_it()}", fix)
             self._skip("there is no radio", "sample rate", "delay", "clipping", "noise floor")
@@ -328,7 +345,7 @@ class BenchDoctor:
         if len(delays) <= _DELAYS // 2:
             self._skip("too little was measured", "delay")
             return
-        settings, timing = self._config.probe, self._config.timing
+        settings = self._config.probe
         usual, longest = median(delays), delays[-1 - _OUTLIERS]
         left = settings.guard_s + settings.lead_s
         told = (
@@ -338,13 +355,7 @@ class BenchDoctor:
         if longest <= left:
             self._pass("delay", f"{told}; {left * 1e3:g} ms are left for that")
             return
-        physical, lead = self._config.physical, ceil((longest - settings.guard_s) * 1e3 + 5) / 1e3
-        kept = timing.guard_share + timing.decision_share
-        interval = physical.slot_duration_s * (1 - kept) - physical.actuation_time_s
-        fix = f"set probe.lead_s to {lead:g}"
-        if settings.model_copy(update={"lead_s": lead}).shortcoming(interval):
-            longer = physical.slot_duration_s + lead - settings.lead_s
-            fix += f", and physical.slot_duration_s to {longer:.3g} or more"
+        fix = lead_fix(self._config, longest)
         self._note("delay", f"{told}; {left * 1e3:g} ms are left, then it is used a slot late", fix)
 
     def _tell_rate(self, health: ProbeHealth) -> None:

@@ -39,6 +39,7 @@ from macontrol.commands.shared_arguments import (
     seed_number,
 )
 from macontrol.config.errors import UsageError
+from macontrol.standard_streams import is_terminal
 
 SUMMARY = "the serial backend on the virtual bench beside the simulated one"
 
@@ -99,7 +100,7 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         title = f"{config.algorithm.policy}, {arguments.preset or arguments.config}, "
         title += f"T_s = {config.physical.slot_duration_s * 1e3:g} ms"
-        _show(Console(width=None if sys.stdout.isatty() else 120), title, found, bars)
+        _show(Console(width=None if is_terminal(sys.stdout) else 120), title, found, bars)
     return 0 if all(bar.holds for bar in bars) else MISSED
 
 

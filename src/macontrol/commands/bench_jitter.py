@@ -18,6 +18,7 @@ from rich.table import Table
 
 from macontrol.benchmarks.jitter import Jitter, Latencies, measure_jitter
 from macontrol.commands.shared_arguments import positive_number
+from macontrol.standard_streams import is_terminal
 
 SUMMARY = "how late the daemon wakes up, beside cyclictest"
 
@@ -58,7 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(as_json(jitter, bars), indent=2, allow_nan=False))
     else:
-        _show(Console(width=None if sys.stdout.isatty() else 110), jitter, bars)
+        _show(Console(width=None if is_terminal(sys.stdout) else 110), jitter, bars)
     return MISSED if arguments.strict and any(bar.holds is False for bar in bars) else 0
 
 

@@ -37,7 +37,9 @@ from macontrol.benchmarks.memory import READINGS, Soak, soak
 from macontrol.benchmarks.peers import ScipyPosterior
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config, load_config
+from macontrol.config.suggestion import pip_install
 from macontrol.controller.direct import DirectPosterior
+from macontrol.standard_streams import is_terminal
 
 SUMMARY = "how long one decision takes, and against SciPy and scikit-learn"
 
@@ -193,7 +195,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps(outcome.as_json(), indent=2, allow_nan=False))
     else:
         # A log or a pipe has no width of its own; the tables need some.
-        _show(Console(width=None if sys.stdout.isatty() else LOG_WIDTH), outcome)
+        _show(Console(width=None if is_terminal(sys.stdout) else LOG_WIDTH), outcome)
     missed = any(verdict.holds is False for verdict in outcome.verdicts())
     return MISSED if arguments.strict and missed else 0
 
@@ -344,7 +346,8 @@ def _show(console: Console, outcome: Outcome) -> None:
             highlight=False,
         )
     if SKLEARN not in outcome.peers:
-        console.print("scikit-learn is not installed: pip install 'macontrol[bench]'", markup=False)
+        install = pip_install("scikit-learn")
+        console.print(f"scikit-learn is not installed: {install}", markup=False, soft_wrap=True)
     _show_growth(console, "w", outcome.by_window, algorithm.window)
     _show_growth(console, "G", outcome.by_grid, outcome.config.grid_size)
     if outcome.memory is not None:

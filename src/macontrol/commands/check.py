@@ -13,6 +13,7 @@ import argparse
 import resource
 import time
 from contextlib import ExitStack
+from math import inf
 
 import numpy as np
 from rich.console import Console
@@ -20,17 +21,22 @@ from rich.table import Table
 from rich.text import Text
 
 from macontrol.commands.bench_doctor import BenchDoctor, Finding, Verdict
+from macontrol.commands.check_theory import theory_table
 from macontrol.commands.shared_arguments import (
     BY_BACKEND,
     add_bench_arguments,
     add_config_arguments,
     bench_config_from,
 )
-from macontrol.config import Config
+from macontrol.config import Config, overrides_without_effect
 from macontrol.config.errors import ConfigError, HardwareError
+from macontrol.config.measuring import interval_s, measured_s, shortcoming
+from macontrol.config.rf_plan import describe_plan, has_radio
 from macontrol.controller.clock import WallClock
 from macontrol.controller.direct import DirectPosterior
+from macontrol.controller.features import kernel_features
 from macontrol.controller.grid import Grid
+from macontrol.controller.kernel import kernel_from_config
 from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Policy
 from macontrol.controller.survey import Survey
@@ -39,7 +45,6 @@ from macontrol.hal.serial_line import TrafficLog
 from macontrol.hal.traffic_log import TrafficFile
 from macontrol.sim.channel import survey_rewards
 
-SUMMARY = "check a configuration, or a whole bench: what is wrong and how to fix it"
 _STYLES: dict[Verdict, str] = {"pass": "green", "note": "yellow", "FAIL": "bold red", "skip": "dim"}
 _TIMED_SLOTS = 1000
 _HEADROOM = 2.0
@@ -50,24 +55,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend", choices=("sim", "serial"), default="sim", help="serial: examine the bench too"
     )
     add_bench_arguments(parser, consent=False)
+    parser.add_argument(
+        "--theory",
+        action="store_true",
+        help="also print the constants of the paper's analysis, and what each assumes",
+    )
     add_config_arguments(parser, policy=True, preset=BY_BACKEND)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    config = bench_config_from(arguments)
+    config, console = bench_config_from(arguments), Console()
+    idle = overrides_without_effect(config, arguments.config, arguments.preset)
+    for key, why in idle.items():
+        console.print(f"note: {key} has no effect: {why}", highlight=False, soft_wrap=True)
+    if arguments.theory:
+        console.print(theory_table(config, _simulated_survey(config)))
     if arguments.backend == "serial":
         with ExitStack() as closing:
             clock, log = WallClock(), None
             if arguments.traffic is not None:
                 log = closing.enter_context(TrafficFile(arguments.traffic, clock))
-            return _examine_bench(config, Console(), clock, log)
-    _check_config(config, Console())
+            return _examine_bench(config, console, clock, log)
+    _check_config(config, console)
+    if has_radio(config.probe) and (problem := shortcoming(config)):
+        raise ConfigError(problem)
     return 0
 
 
+def _simulated_survey(config: Config) -> Survey:
+    return Survey(np.array(config.survey_positions), survey_rewards(config, config.run.seed))
+
+
 def _check_config(config: Config, console: Console) -> None:
-    survey = Survey(np.array(config.survey_positions), survey_rewards(config, config.run.seed))
-    policy = make_policy(config, survey)
+    policy = make_policy(config, _simulated_survey(config))
     decision = _decision_times(config, policy)
     budget = config.timing.decision_share * config.physical.slot_duration_s
     # The tail on a machine that does other things now says nothing of a run under SCHED_FIFO.
@@ -125,6 +145,14 @@ def _is_direct(policy: Policy) -> bool:
     return isinstance(getattr(policy, "posterior", None), DirectPosterior)
 
 
+def _measured(config: Config) -> str:
+    """What is measured of a slot: of a radio's samples the guards and the lead are left out."""
+    interval = f"{interval_s(config) * 1e3:.3g}"
+    if not has_radio(config.probe):
+        return f"{interval} to measure"
+    return f"{max(measured_s(config), 0.0) * 1e3:.3g} of {interval} measured"
+
+
 def _table(
     config: Config,
     policy: Policy,
@@ -134,17 +162,11 @@ def _table(
 ) -> Table:
     physical, algorithm = config.physical, config.algorithm
     wavelength = physical.wavelength_mm
-    measured = (
-        physical.slot_duration_s * (1 - config.timing.decision_share - config.timing.guard_share)
-        - physical.actuation_time_s
-    )
     stroke = f"{physical.rho_max:.5g} wavelengths, {physical.rho_max * wavelength:.4g} mm"
     if physical.rho_max < physical.nominal_reach * (1 - 1e-3):
         stroke += f" (v·T_a would be {physical.nominal_reach:.5g})"
     median, p99 = np.quantile(decision, (0.5, 0.99))
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    posterior = getattr(policy, "posterior", None)
-    rank = getattr(getattr(posterior, "features", None), "rank", None)
     rows = [
         ("wavelength", f"{wavelength:.4f} mm at {physical.carrier_frequency_hz / 1e9:g} GHz"),
         (
@@ -156,11 +178,11 @@ def _table(
             "grid",
             f"{config.grid_size} positions, {algorithm.grid_spacing * wavelength:.4g} mm apart",
         ),
-        ("slots per traversal", f"{np.ceil(physical.region_length / physical.rho_max - 1e-9):.0f}"),
+        ("slots per traversal", f"{config.traversal_slots}"),
         (
             "slot",
             f"{physical.slot_duration_s * 1e3:g} ms: {physical.actuation_time_s * 1e3:g} to move, "
-            f"{measured * 1e3:.3g} to measure, {budget * 1e3:.3g} to decide",
+            f"{_measured(config)}, {budget * 1e3:.3g} to decide",
         ),
         (
             "window",
@@ -168,12 +190,31 @@ def _table(
         ),
         ("scale of rewards", f"{config.g_max:.4f}, noise {config.noise_std:.4f}"),
         ("policy", f"{algorithm.policy}, beta = {algorithm.beta_for(algorithm.policy):g}"),
-        ("kernel", f"{config.kernel.name}" + (f", {rank} features" if rank else "")),
+        *_kernel_rows(config),
         ("one decision here", f"{median * 1e6:.0f} µs, p99 {p99 * 1e6:.0f} µs"),
         ("fits the slot", f"yes, {median / budget:.0%} of its budget" if fits else "NO"),
         ("memory", f"{resident:.0f} MB resident"),
     ]
+    if has_radio(config.probe):
+        plan = describe_plan(physical.carrier_frequency_hz, config.probe)
+        rows.insert(1, ("radio", plan))
     table = Table(title="what follows from this configuration", show_header=False)
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def _kernel_rows(config: Config) -> list[tuple[str, str]]:
+    """What the kernel's settings come to: its fringes, their damping and its numerical rank."""
+    kernel, given = kernel_from_config(config.kernel), config.kernel
+    fringes = [term for term in kernel.terms if term.period != inf]
+    rows: list[tuple[str, str]] = [("kernel", given.name)]
+    if fringes:
+        derived = " (from the sector)" if given.fringe_periods == "auto" else ""
+        periods = ", ".join(f"{term.period:.4g}" for term in fringes)
+        rows.append(("fringe periods", f"{periods} wavelengths{derived}"))
+        derived = " (from the angular spread)" if given.fringe_damping == "auto" else ""
+        rows.append(("fringe damping", f"{fringes[0].length:.4g} wavelengths{derived}"))
+    rank = kernel_features(kernel, Grid.from_config(config)).rank
+    rows.append(("numerical rank", f"{rank} of {config.grid_size} positions"))
+    return rows

@@ -25,8 +25,6 @@ from macontrol.hal.devices import (
 from macontrol.hal.probe import ProbeError
 from macontrol.hal.soapy import find_radios, installed_modules, load_soapy
 
-SUMMARY = "likely stages and radios on this machine, and who holds them"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Export a run file: as a table, as arrays, or as the reward map that `macontrol replay` takes.
 
-  csv   one row a slot (with --events: one row an event), to a file or to standard output
-  npz   one array a column, the events as arrays event_…, the header as JSON in `header`
+  csv   one row per slot (with --events: one row per event), to a file or to standard output
+  npz   one array per column, the events as arrays event_…, the header as JSON in `header`
   map   the rewards everywhere on the rail in every slot. Only a run on the simulated bench has
         one: its world is made again from config and seed. Any other run knows the reward only
         where the antenna was.
@@ -15,10 +15,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import sys
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TextIO
@@ -28,14 +26,12 @@ from numpy.typing import NDArray
 
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config
+from macontrol.config.atomic_file import atomic_file, atomic_text
 from macontrol.config.errors import DataError, InputOutputError, UsageError
-from macontrol.config.whole_file import whole_file
 from macontrol.controller.record import Event
 from macontrol.controller.runfile import OpenRun
 from macontrol.controller.runfile.schema import SLOT_COLUMNS
 from macontrol.sim.rewardmap import RewardMap, simulate_map
-
-SUMMARY = "write a recorded run as csv, npz, or a reward map"
 
 MAP_LIMIT_BYTES = 2 << 30
 SIMULATED_BACKEND = "sim"
@@ -61,19 +57,19 @@ def main(arguments: argparse.Namespace) -> int:
         raise UsageError("--slots goes with --format map")
     if out is None and form != "csv":
         raise UsageError(f"--format {form} needs --out FILE")
-    if out is not None and out.exists() and arguments.run.exists() and out.samefile(arguments.run):
+    if out is not None and _is_same_file(out, arguments.run):
         raise UsageError(f"--out {out}: is the run file itself; choose another name")
     with OpenRun(arguments.run) as run:
         if form == "csv":
             write = write_events if arguments.events else write_slots
             if out is None:
-                _print(write, run)
+                write(_standard_output(), run)
             else:
-                with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+                with atomic_text(out) as file:
                     write(file, run)
         elif form == "npz":
-            with whole_file(out) as part, part.open("wb") as file:
-                write_arrays(file, run)
+            with atomic_file(out) as archive:
+                write_arrays(archive, run)
         else:
             config = run.header.config
             world = reward_map(run, config, arguments.slots)
@@ -82,7 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def write_slots(file: TextIO, run: OpenRun) -> None:
-    """One row a slot; an empty field where there is no value, 0 and 1 for no and yes."""
+    """One row per slot; an empty field where there is no value, 0 and 1 for no and yes."""
     names = [column.name for column in SLOT_COLUMNS]
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["unix_s", *names])
@@ -91,14 +87,14 @@ def write_slots(file: TextIO, run: OpenRun) -> None:
 
 
 def write_events(file: TextIO, run: OpenRun) -> None:
-    """One row an event."""
+    """One row per event."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["unix_s", *Event._fields])
     writer.writerows((_unix_s(run, event.time_s), *event) for event in run.events())
 
 
 def write_arrays(file: IO[bytes], run: OpenRun) -> None:
-    """One array a column. They are read and written one by one: a long run is larger than memory.
+    """One array per column. They are read and written one by one: a long run is larger than memory.
 
     NaN stands for no number, "" for no word.
     """
@@ -124,11 +120,13 @@ def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> Reward
         )
     if run.count == 0:
         raise DataError(f"{run.path}: holds no slot yet")
-    if run.first_slot != 1:
+    if run.first_slot < 1:
+        raise DataError(f"{run.path}: is damaged: it begins at slot {run.first_slot}")
+    if run.header.resumed_from is not None:
         raise DataError(
-            f"{run.path}: begins at slot {run.first_slot}, since it took up an earlier run "
-            f"({run.header.resumed_from or 'unknown'}); export a run that begins at slot 1, or "
-            "write the world with `macontrol simulate-map`"
+            f"{run.path}: begins at slot {run.first_slot}, since it continues an earlier run "
+            f"({run.header.resumed_from}); export a run that begins at slot 1, or write the world "
+            "with `macontrol simulate-map`"
         )
     wanted = min(run.last_slot, slots or run.last_slot)
     most = MAP_LIMIT_BYTES // (8 * config.grid_size)
@@ -155,28 +153,29 @@ def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> Reward
 def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int]:
     """How many recorded rewards can be compared with the map's, and how many differ."""
     slots = run.columns(["slot", "position", "reward"])
-    steps = slots["position"] / config.algorithm.grid_spacing
-    with np.errstate(invalid="ignore"):
+    last = config.grid_size - 1
+    with np.errstate(invalid="ignore", over="ignore"):  # a damaged file holds any number
+        steps = slots["position"] / config.algorithm.grid_spacing
         usable = (slots["slot"] <= world.slots) & np.isfinite(slots["reward"])
         usable &= np.abs(steps - np.rint(steps)) < 1e-6
-    number, place = slots["slot"][usable] - 1, np.rint(steps[usable]).astype(np.intp)
-    expected = world.reward[number, np.clip(place, 0, config.grid_size - 1)] + world.noise[number]
+    number = slots["slot"][usable] - 1
+    place = np.clip(np.rint(steps[usable]), 0, last).astype(np.intp)
+    expected = world.reward[number, place] + world.noise[number]
     off = np.abs(expected - slots["reward"][usable]) > 1e-6 * config.g_max
     return int(usable.sum()), int(off.sum())
 
 
-def _print(write: Callable[[TextIO, OpenRun], None], run: OpenRun) -> None:
+def _is_same_file(one: Path, other: Path) -> bool:
     try:
-        write(sys.stdout, run)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough; the command line knows
-        raise
-    except OSError as error:
-        # What is still buffered would fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise InputOutputError(
-            f"standard output: cannot be written: {error.strerror or error}"
-        ) from error
+        return one.samefile(other)
+    except OSError:  # one of them is not there
+        return False
+
+
+def _standard_output() -> TextIO:
+    if sys.stdout is None:
+        raise InputOutputError("standard output: is closed; give --out FILE")
+    return sys.stdout
 
 
 def _unix_s(run: OpenRun, clock_s: float | None) -> float | None:

@@ -1,6 +1,10 @@
-"""Replay a policy on a recorded or simulated reward map, and measure it against the oracle.
+"""Replay a policy on a recorded or simulated reward map, and compare it with the oracle.
 
-The policy sees what it would have seen live: the reward where it stands, with the map's noise.
+The policy sees what it would have seen live: the reward where it stands, with the map's noise. It
+begins at x_0, as the oracle does, and is charged for every way it goes.
+
+The configuration is the one that the map was made with. --set and --config change it; --preset
+replaces it. Every setting that then differs from the map's is printed.
 """
 
 from __future__ import annotations
@@ -8,8 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,19 +26,23 @@ from macontrol.commands.shared_arguments import (
     plotting,
     seed_number,
 )
-from macontrol.config import Config
-from macontrol.config.errors import InputOutputError
+from macontrol.config import Config, differing_keys
+from macontrol.config.atomic_file import atomic_text
+from macontrol.config.errors import DataError
 from macontrol.controller.theory import Verdict
 from macontrol.sim.campaign.episode import Episode, play
 from macontrol.sim.oracle import oracle_value
-from macontrol.sim.rewardmap import RewardMap, load_map
+from macontrol.sim.rewardmap import RewardMap, load_map, map_config
 
-SUMMARY = "run a policy on a recorded or simulated reward map"
+LIVE_SECTIONS = ("timing", "stage", "probe")
+"""What a replay does not read."""
+WORLD_SECTIONS = ("channel", "drift")
+"""What made the map: its rewards do not change with it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("map", type=Path, metavar="MAP.npz", help="the reward map")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one row a slot")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one row per slot")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome")
     parser.add_argument("--plot", type=plot_file, metavar="FILE", help="draw it (PNG, SVG or PDF)")
     parser.add_argument(
@@ -47,22 +53,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     extra = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = config_from(arguments, *extra)
+    try:
+        stored = map_config(arguments.map)
+    except DataError:
+        if arguments.preset is None:
+            raise
+        stored = None
+    config = config_from(arguments, *extra, base=stored)
+    departures = {} if stored is None else _departures(config, stored)
     world = load_map(arguments.map, config)
     episode = play(config, world, seed=config.run.seed, meter=True)
     optimum = float(oracle_value(world.reward, config)[0])
     outcome = summarise(config, episode, optimum)
+    outcome["differs_from_map"] = {key: list(values) for key, values in departures.items()}
     if arguments.csv:
-        with _written(arguments.csv) as file:
+        with atomic_text(arguments.csv) as file:
             write_slots(file, episode)
     if arguments.json:
-        with _written(arguments.json) as file:
+        with atomic_text(arguments.json) as file:
             json.dump(outcome, file, indent=2, allow_nan=False)
             file.write("\n")
     if arguments.plot:
         _plot(arguments.plot, config, world, episode)
-    _show(Console(), config, outcome, episode.theory)
+    console = Console()
+    _show(console, outcome, episode.theory, departures)
+    for path in (arguments.csv, arguments.json, arguments.plot):
+        if path is not None:
+            console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _departures(config: Config, stored: Config) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ from the map's, with both values, as far as a replay reads them."""
+    return {
+        key: values
+        for key, values in differing_keys(config, stored).items()
+        if key.partition(".")[0] not in LIVE_SECTIONS
+    }
 
 
 def summarise(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
@@ -84,7 +111,7 @@ def summarise(config: Config, episode: Episode, optimum: float) -> dict[str, Any
 
 
 def write_slots(file: TextIO, episode: Episode) -> None:
-    """One row a slot; positions in wavelengths, the reward as it was observed."""
+    """One row per slot; positions in wavelengths, the reward as it was observed."""
     run = episode.trajectory
     writer = csv.writer(file)
     writer.writerow(["slot", "position", "target", "reward", "switched", "transit"])
@@ -101,27 +128,27 @@ def _plot(path: Path, config: Config, world: RewardMap, episode: Episode) -> Non
     draw_episode(path, config, world, episode)
 
 
-@contextmanager
-def _written(path: Path) -> Iterator[TextIO]:
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            yield file
-    except OSError as error:
-        raise InputOutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
 def _show(
-    console: Console, config: Config, outcome: dict[str, Any], theory: dict[str, Verdict]
+    console: Console,
+    outcome: dict[str, Any],
+    theory: dict[str, Verdict],
+    departures: dict[str, tuple[Any, Any]],
 ) -> None:
+    for key, (value, stored) in departures.items():
+        console.print(
+            f"{key} = {value!r}; the map was made with {stored!r}", highlight=False, markup=False
+        )
+    if any(key.partition(".")[0] in WORLD_SECTIONS for key in departures):
+        console.print("The map's rewards stay as they are: its channel and drift are in them.")
     table = Table(title=f"{outcome['policy']}, {outcome['slots']} slots", show_header=False)
-    table.add_row("regret a slot", f"{outcome['regret_per_slot']:.4f}")
-    table.add_row("reward a slot", f"{outcome['reward_per_slot']:.4f}")
-    table.add_row("oracle a slot, net of travel", f"{outcome['oracle_per_slot']:.4f}")
+    table.add_row("regret per slot", f"{outcome['regret_per_slot']:.4f}")
+    table.add_row("reward per slot", f"{outcome['reward_per_slot']:.4f}")
+    table.add_row("oracle per slot, net of travel", f"{outcome['oracle_per_slot']:.4f}")
     table.add_row("travel", f"{outcome['travel']:.2f} wavelengths")
     table.add_row("target switches", str(outcome["switches"]))
     table.add_row("share of slots in transit", f"{outcome['transit_share']:.1%}")
     for verdict in theory.values():
         if verdict.holds is not None:
-            told = "holds" if verdict.holds else "VIOLATED"
-            table.add_row(verdict.statement, f"{verdict.value:.4g} ≤ {verdict.bound:.4g}: {told}")
+            found = "holds" if verdict.holds else "VIOLATED"
+            table.add_row(verdict.statement, f"{verdict.value:.4g} ≤ {verdict.bound:.4g}: {found}")
     console.print(table)

@@ -1,4 +1,4 @@
-"""Run the controller on a bench, slot by slot, until told to stop."""
+"""Run the controller on a bench, slot by slot, until it is stopped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from macontrol.commands.shared_arguments import (
     positive_number,
     seed_number,
 )
+from macontrol.config.atomic_file import regular_target
 from macontrol.config.errors import UsageError
-from macontrol.daemon import Daemon, RunOptions
+from macontrol.config.suggestion import shortened
+from macontrol.controller.runfile.lock import NOT_THERE
+from macontrol.display.log_format import LOG_FORMATS
+from macontrol.run_options import RunOptions
 from macontrol.sim.faults import DEFAULT_FAULT_RATE
+
+_LONGEST_NAME = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_bench_arguments(parser)
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--slots", type=positive_int, metavar="N", help="run so many slots")
+    length.add_argument("--slots", type=positive_int, metavar="N", help="run this many slots")
     length.add_argument(
-        "--duration", type=positive_number, metavar="S", help="run for so many seconds"
+        "--duration", type=positive_number, metavar="S", help="run for this many seconds"
     )
     parser.add_argument(
         "--seed",
@@ -47,11 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the run file (default: one in the state folder; none with --fast)",
     )
-    parser.add_argument(
-        "--cold", action="store_true", help="survey anew even if an earlier run is fresh"
+    from_before = parser.add_mutually_exclusive_group()
+    from_before.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue the last run of this bench, if its window is still fresh",
+    )
+    from_before.add_argument(
+        "--cold", action="store_true", help="walk the rail even if a fresh survey is kept"
     )
     parser.add_argument(
         "--name",
+        type=_bench_name,
         metavar="NAME",
         help="of the bench: its runs are filed under it, and a simulated one has one controller "
         "(default: sim, or the port)",
@@ -59,13 +72,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--regret",
         action="store_true",
-        help="at the end, hold the run against the oracle (it surveys anew)",
+        help="at the end, compare the run with the oracle",
     )
     parser.add_argument(
         "--faults",
         metavar="SEED[:RATE]",
         type=_fault_plan,
-        help="make the bench fail at random, at this rate a slot (default 0.001; sim)",
+        help="make the bench fail at random, at this rate per slot (default 0.001; sim)",
+    )
+    parser.add_argument(
+        "--log",
+        choices=LOG_FORMATS,
+        default="auto",
+        help="how events are shown (default: a live view on a terminal, JSON lines for journald, "
+        "text elsewhere)",
     )
     add_config_arguments(parser, policy=True, preset=BY_BACKEND)
 
@@ -86,19 +106,26 @@ def main(arguments: argparse.Namespace) -> int:
         slots=arguments.slots,
         duration_s=arguments.duration,
         fast=arguments.fast,
-        run_file=arguments.run,
+        run_file=arguments.run and regular_target(arguments.run, NOT_THERE),
+        resume=arguments.resume,
         cold=arguments.cold,
         regret=arguments.regret,
         faults=arguments.faults,
+        log=arguments.log,
     )
+    from macontrol.daemon import Daemon  # only here: `--help` and `--version` do without
+
     return Daemon(config, options).run()
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) -> None:
-    """Options that say nothing of the chosen backend, or contradict each other, are mistakes."""
+    """Refuse options that do not go with the chosen backend or with each other."""
     traffic, run = arguments.traffic, arguments.run
     if traffic is not None and run is not None and traffic.resolve() == run.resolve():
         raise UsageError("--traffic and --run name the same file; give each its own")
+    for option in ("fast", "regret"):
+        if arguments.resume and getattr(arguments, option):
+            raise UsageError(f"--resume continues a run in real time; leave out --{option}")
     for option in ("fast", "regret", "faults"):
         if serial and getattr(arguments, option):
             raise UsageError(f"--{option} goes with --backend sim")
@@ -111,5 +138,15 @@ def _fault_plan(text: str) -> tuple[int, float]:
     except ValueError:
         plan = -1, 0.0
     if plan[0] < 0 or not 0 <= plan[1] <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a seed with a rate, as in 7:0.001")
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not a seed with a rate, as in 7:0.001"
+        )
     return plan
+
+
+def _bench_name(text: str) -> str:
+    if not (0 < len(text) <= _LONGEST_NAME and text.isprintable()):
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not a name of 1 to {_LONGEST_NAME} printable characters"
+        )
+    return text

@@ -8,16 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 from macontrol.config import Config, load_config, preset_names
 from macontrol.config.errors import UsageError
 from macontrol.config.probe_settings import parse_probe_option
+from macontrol.config.schema import LARGEST_HORIZON, LARGEST_SEED, PolicyName
+from macontrol.config.suggestion import pip_install, shortened
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 LAB_PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
 """What a serial bench starts from where neither a preset nor a file is given, by its stage."""
 BY_BACKEND = "paper; of a serial bench without --config its stage's lab preset"
-POLICIES = ("moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed")
+POLICIES: tuple[str, ...] = get_args(PolicyName)
 
 
 def add_config_arguments(
@@ -67,7 +70,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
 
 
 def _refuse_bench_arguments(arguments: argparse.Namespace) -> None:
-    """Options of the serial bench say nothing of any other: given with one they are mistakes."""
+    """Refuse options of the serial bench where another bench is chosen."""
     for option in ("stage", "port", "probe", "traffic", "yes"):
         if getattr(arguments, option, None):
             raise UsageError(f"--{option} goes with --backend serial")
@@ -86,15 +89,20 @@ def _bench_assignments(arguments: argparse.Namespace) -> list[str]:
     return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in chosen.items()]
 
 
-def config_from(arguments: argparse.Namespace, *extra: str) -> Config:
-    """The config the options ask for; `extra` assignments come last."""
+def config_from(arguments: argparse.Namespace, *extra: str, base: Config | None = None) -> Config:
+    """The config the options ask for; `extra` assignments come last.
+
+    Where no preset is named, the values of `base` take the place of the default preset's.
+    """
     policy = getattr(arguments, "policy", None)
     chosen = [f'algorithm.policy="{policy}"'] if policy else []
-    return load_config(arguments.config, [*arguments.set, *chosen, *extra], preset=arguments.preset)
+    return load_config(
+        arguments.config, [*arguments.set, *chosen, *extra], preset=arguments.preset, base=base
+    )
 
 
 def choose_lab_preset(arguments: argparse.Namespace) -> bool:
-    """With neither --preset nor --config, start from the stage's lab preset; whether it is so."""
+    """With neither --preset nor --config, choose the stage's lab preset; whether that was done."""
     if arguments.preset is not None or arguments.config is not None:
         return False
     arguments.preset = LAB_PRESETS[getattr(arguments, "stage", None) or "grbl"]
@@ -106,7 +114,7 @@ def bench_config_from(arguments: argparse.Namespace, *extra: str) -> Config:
     if arguments.backend == "serial":
         if choose_lab_preset(arguments):
             print(
-                f"macontrol: neither --preset nor --config is given: {arguments.preset} it is",
+                f"macontrol: using preset {arguments.preset}; --preset or --config chooses another",
                 file=sys.stderr,
             )
     else:
@@ -130,26 +138,26 @@ def config_words(arguments: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def plotting() -> Iterator[None]:
-    """Import here what draws for --plot; without matplotlib the user is told how to get it."""
+    """Import here what draws for --plot; without matplotlib, say how to install it."""
     try:
         yield
     except ImportError as error:
         raise UsageError(
-            f"--plot needs matplotlib ({error.name} is not installed): "
-            "pip install 'macontrol[plot]'"
+            f"--plot needs matplotlib ({error.name} is not installed): {pip_install('matplotlib')}"
         ) from error
 
 
 def plot_file(text: str) -> Path:
     """An argument that names a plot: its ending says which kind, before any work is done."""
     if Path(text).suffix.lower() not in PLOT_ENDINGS:
-        raise argparse.ArgumentTypeError(f"{text!r} does not end with {', '.join(PLOT_ENDINGS)}")
+        endings = ", ".join(PLOT_ENDINGS)
+        raise argparse.ArgumentTypeError(f"{shortened(text)} does not end with {endings}")
     return Path(text)
 
 
 def positive_int(text: str) -> int:
     """An argument that counts something."""
-    return _whole_number(text, least=1)
+    return _whole_number(text, least=1, most=LARGEST_HORIZON)
 
 
 def positive_number(text: str) -> float:
@@ -159,20 +167,24 @@ def positive_number(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number above 0")
     return value
 
 
 def seed_number(text: str) -> int:
     """An argument that seeds a random generator."""
-    return _whole_number(text, least=0)
+    return _whole_number(text, least=0, most=LARGEST_SEED)
 
 
-def _whole_number(text: str, *, least: int) -> int:
+def _whole_number(text: str, *, least: int, most: int) -> int:
     try:
         value = int(text)
     except ValueError:
         value = least - 1
     if value < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not a whole number of at least {least}"
+        )
+    if value > most:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is more than {most}")
     return value

@@ -22,7 +22,6 @@ from macontrol.config.errors import UsageError
 from macontrol.sim.rewardmap import simulate_map, variation_budget
 
 _LARGEST_GIB = 4
-SUMMARY = "write a simulated world that policies can be replayed on"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,14 +3,15 @@
 The stage goes from position to position by strokes, through the guard, and stands still while it
 is measured. Before that the noise floor of a real radio is measured: the transmitter has to be off
 then, and on afterwards. A real stage is homed first, with --yes or when you agree; its survey is
-also kept for the next run, which uses it while it is fresh (survey.fresh_s).
+also kept for the next run on the same board, which uses its samples within the window's time and
+its sigma_f for survey.fresh_s.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -27,21 +28,21 @@ from macontrol.commands.shared_arguments import (
     seed_number,
 )
 from macontrol.config import Config
-from macontrol.config.errors import InputOutputError
+from macontrol.config.atomic_file import check_output
+from macontrol.config.free_space import FreeSpace
 from macontrol.controller.clock import VirtualClock, WallClock
 from macontrol.controller.instance import InstanceLock
 from macontrol.controller.survey import Survey
-from macontrol.controller.survey_file import kept_survey_path, save_survey
+from macontrol.controller.survey_file import keep_survey, save_survey
 from macontrol.controller.survey_walk import walk_rail
 from macontrol.display.survey_progress import survey_progress
 from macontrol.hal import Backend, Clock, ProbeError, StageError
 from macontrol.hal.traffic_log import TrafficFile
-from macontrol.recorders import Teller
-from macontrol.serial_bench import SerialBench, may_home
+from macontrol.recorders import FaultReporter
+from macontrol.serial_bench import SerialBench, may_home, require_consent
 from macontrol.sim.bench import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
 
-SUMMARY = "walk the rail once; the reward along it as a file and a plot"
 Draw = Callable[[Path, Config, Survey], None]
 
 
@@ -68,12 +69,13 @@ def main(arguments: argparse.Namespace) -> int:
     # A walk takes minutes: what can be known to fail at its end fails now.
     draw = _drawing() if arguments.plot is not None else None
     for path in (arguments.out, arguments.plot):
-        if path is not None and path.is_dir():
-            raise InputOutputError(f"{path}: is a folder; name a file in it")
+        if path is not None:
+            check_output(path)
     console, signals = Console(), StopSignals()
     survey: Survey | None = None
+    identity: Mapping[str, str] = {}
     try:
-        survey = _survey(config, console, signals, arguments)
+        survey, identity = _survey(config, console, signals, arguments)
     except ForcedStop:
         return 128 + signals.first
     except (StageError, ProbeError):
@@ -82,18 +84,22 @@ def main(arguments: argparse.Namespace) -> int:
     if signals.first or survey is None:
         print("macontrol: stopped on the way; nothing was written", file=sys.stderr)
         return 128 + signals.first
-    save_survey(arguments.out, config, survey)
-    if serial:
-        save_survey(kept_survey_path(config.stage.port_path), config, survey)
+    save_survey(arguments.out, config, survey, identity)
+    if serial and (problem := keep_survey(config, survey, identity)):
+        print(f"macontrol: {problem}", file=sys.stderr)
     if draw is not None:
         draw(arguments.plot, config, survey)
     console.print(_table(arguments.out, config, survey))
+    for path in (arguments.out, arguments.plot):
+        if path is not None:
+            _say(console, f"Written: {path}")
     return 0
 
 
 def _survey(
     config: Config, console: Console, signals: StopSignals, arguments: argparse.Namespace
-) -> Survey:
+) -> tuple[Survey, Mapping[str, str]]:
+    """The survey, and which bench it is of."""
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
     with ExitStack() as closing:
         closing.enter_context(signals)
@@ -101,7 +107,7 @@ def _survey(
         survey = _walk(config, bench, clock, console, signals)
         with suppress(StageError):  # the walk is done; a stage that is lost is closed after all
             bench.stage.stop()
-    return survey
+    return survey, bench.identity
 
 
 def _open_bench(
@@ -114,15 +120,21 @@ def _open_bench(
 ) -> Backend:
     if arguments.backend == "sim":
         return SimulatedBench(config, clock, seed=config.run.seed)
-    closing.enter_context(InstanceLock(config.stage.port_path))
     at_terminal = sys.stdin.isatty() and console.is_terminal
+    require_consent(config, yes=arguments.yes, at_terminal=at_terminal)
+    closing.enter_context(InstanceLock(config.stage.port_path))
 
     def is_stopped() -> bool:
         return bool(signals.first)
 
     log = None
     if arguments.traffic is not None:
-        log = closing.enter_context(TrafficFile(arguments.traffic, clock))
+        room = FreeSpace(arguments.traffic, config.run.free_space_floor_mb)
+        log = TrafficFile(
+            arguments.traffic, clock, on_problem=lambda text: _say(console, text), room=room
+        )
+        closing.callback(lambda: _say_lost(console, log))
+        closing.enter_context(log)
     bench = SerialBench(
         config,
         clock,
@@ -146,7 +158,7 @@ def _walk(
             config,
             bench,
             clock,
-            Teller(lambda text: _say(console, text)),
+            FaultReporter(lambda text: _say(console, text)),
             is_stopped=lambda: bool(signals.first),
             on_progress=on_progress,
         )
@@ -168,6 +180,11 @@ def _table(path: Path, config: Config, survey: Survey) -> Table:
     table.add_row("on average", f"{reward.mean():.3f}, at worst {reward.min():.3f}")
     table.add_row("sigma_f", f"{survey.sigma_f2(config) ** 0.5:.3f}")
     return table
+
+
+def _say_lost(console: Console, log: TrafficFile) -> None:
+    if log.lost:
+        _say(console, f"{log.lost} pieces of the traffic log are lost")
 
 
 def _say(console: Console, text: str) -> None:

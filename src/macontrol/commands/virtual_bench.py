@@ -5,15 +5,15 @@ carriage truly is, and noise as of `--backend sim` with the same seed. `macontro
 drives it as it drives a real bench.
 
 The channel stands still for the survey, and drifts from --still seconds on. With --notify it
-drifts from the very slot 1 of a controller that is started with that socket as its NOTIFY_SOCKET,
+drifts from slot 1 of a controller that is started with that socket as its NOTIFY_SOCKET,
 as a service manager would: then a run sees the world of `--backend sim`, slot by slot.
 
 Whenever a controller starts, the transmitter is silent until its noise floor is measured.
 
 Faults come on demand, as lines on standard input: unplug, plug, reset, alarm, hang, garbage,
 lose MM, slow S, stick, release of the stage (alarm: GRBL only); stall S, drop, clip S of the radio;
-mute, unmute of the transmitter. Two more commands are drift and quit. Faults on schedule are lines
-"SECONDS COMMAND" in a file given with --faults, as in "30 unplug".
+mute, unmute, detune HZ of the transmitter. Two more commands are drift and quit. Faults on
+schedule are lines "SECONDS COMMAND" in a file given with --faults, as in "30 unplug".
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from macontrol.commands.shared_arguments import (
     positive_number,
     seed_number,
 )
-from macontrol.config.errors import HardwareError, InputOutputError, UsageError
+from macontrol.config.errors import DataError, HardwareError, InputOutputError, UsageError
+from macontrol.config.input_file import CONFIG_LIMIT, read_input
 from macontrol.config.probe_settings import split_address
+from macontrol.config.suggestion import shortened
 from macontrol.controller.clock import WallClock
 from macontrol.controller.instance import InstanceLock
 from macontrol.hal.serial_line import LineBuffer
 from macontrol.sim.virtual_bench import FAULTS, VirtualBench, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
 
-SUMMARY = "a stage and an rtl_tcp radio that are not there, one world behind both"
-_LOOK_EVERY_S = 0.1
+_POLL_INTERVAL_S = 0.1
 _STILL_S = 60.0
 
 
@@ -136,14 +137,14 @@ def _serve(
 ) -> None:
     """Switch it on, say how to use it, and attend to it."""
     with signals, bench, _manager(arguments.notify) as manager:
-        told = ""
+        socket_words = ""
         if arguments.notify is not None:
-            told = f"NOTIFY_SOCKET={shlex.quote(str(arguments.notify.absolute()))} "
+            socket_words = f"NOTIFY_SOCKET={shlex.quote(str(arguments.notify.absolute()))} "
         words = ["macontrol", "--backend", "serial", *config_words(arguments), "--yes"]
         words += ["--port", bench.stage.port, "--probe", f"rtl_tcp://{bench.radio.address}"]
         print(
             f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
-            f"  {told}{shlex.join(words)}",
+            f"  {socket_words}{shlex.join(words)}",
             flush=True,
         )
         _attend(bench, clock, sorted(schedule), signals, manager, lead_s)
@@ -175,14 +176,14 @@ def _attend(
     manager: socket.socket | None,
     lead_s: float,
 ) -> None:
-    """Do what is scheduled and what is asked for, until told to stop."""
+    """Carry out scheduled and typed commands until the bench is stopped."""
     begun, typed, stdin = clock.now(), LineBuffer(), sys.stdin.fileno()
     sources: list[Any] = [stdin] if manager is None else [stdin, manager]
     while not signals.first:
         commands = []
         while schedule and clock.now() - begun >= schedule[0][0]:
             commands.append(schedule.pop(0)[1])
-        ready = select.select(sources, [], [], _LOOK_EVERY_S)[0]
+        ready = select.select(sources, [], [], _POLL_INTERVAL_S)[0]
         if manager is not None and manager in ready and b"READY=1" in manager.recv(4096):
             bench.world.drift(clock.now() + lead_s)
             print(f"{clock.now() - begun:8.1f} s  the controller is ready", flush=True)
@@ -212,9 +213,9 @@ def _listening_address(text: str) -> tuple[str, int]:
 
 def _read_schedule(path: Path) -> list[tuple[float, str]]:
     try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputOutputError(f"{path}: cannot be read: {error}") from error
+        lines = read_input(path, CONFIG_LIMIT).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is no text in UTF-8: {error}; give a text file") from error
     schedule = []
     for number, line in enumerate(lines, start=1):
         text = line.split("#")[0].strip()
@@ -227,12 +228,12 @@ def _read_schedule(path: Path) -> list[tuple[float, str]]:
             seconds = -1.0
         if not 0 <= seconds < float("inf") or command.split(" ")[0] not in (*FAULTS, "drift"):
             raise UsageError(
-                f"{path}:{number}: {line!r} is not a time and a fault, as in '30 unplug'; "
+                f"{path}:{number}: {shortened(line)} is not a time and a fault, as in '30 unplug'; "
                 f"faults are: {', '.join(FAULTS)}"
             )
         try:
             parse_command(command.strip())
         except ValueError as error:
-            raise UsageError(f"{path}:{number}: {line!r}: {error}") from None
+            raise UsageError(f"{path}:{number}: {shortened(line)}: {error}") from None
         schedule.append((seconds, command.strip()))
     return schedule

@@ -1,27 +1,33 @@
-"""The log of a run as JSON lines, for journald or a file; written off the slot thread."""
+"""The log of a run where there is no live view: read from a queue, written off the slot thread.
+
+JSON lines are for journald and for programs, plain lines for a person who reads a pipe or a file.
+"""
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections import Counter
 from collections.abc import MutableMapping
 from math import isfinite
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
+from rich.console import Console
 
 from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
 from macontrol.controller.tally import Tally
+from macontrol.display.event_text import event_text
 from macontrol.display.output import Output
+from macontrol.display.summary import print_summary
 
-# A kind of event that comes more often than this in one period is counted, not told.
-_MOST_OF_A_KIND = 5
-_PERIOD_S = 10.0
-# So many events wait for an output that does not take them; further ones are only counted.
+# At most this many events wait for an output that does not take them; others are only counted.
 _MOST_WAITING = 10_000
 _CLOSE_WITHIN_S = 0.5
+# Two of these have little in common, and there are few.
+_ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL)
 _LEVELS = {
     EventKind.STAGE_FAULT: "error",
     EventKind.PROBE_FAULT: "error",
@@ -33,20 +39,115 @@ _LEVELS = {
     EventKind.LATE_DECISION: "warning",
     EventKind.MISSED: "warning",
     EventKind.INVALID: "warning",
+    EventKind.NO_SIGNAL: "error",
 }
 
 
-def make_logger(output: Output) -> Any:
-    """A logger that prints one JSON object a line."""
-    return structlog.wrap_logger(
-        structlog.WriteLogger(output),  # type: ignore[arg-type]  # it only writes and flushes
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _without_nan,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
-        ],
-    )
+class Lines(Protocol):
+    """How a log is written."""
+
+    period_s: float
+    """In each period the log writes a few events of each kind, counts the others, and reports."""
+    most_of_a_kind: int
+
+    def note(self, text: str) -> None:
+        """Report how the bench comes up, before the run."""
+        ...
+
+    def event(self, event: Event) -> None: ...
+    def withheld(self, counts: dict[str, int]) -> None: ...
+    def status(self, tally: Tally) -> None: ...
+    def summary(self, summary: dict[str, Any]) -> None: ...
+
+
+class JsonLines:
+    """One JSON object per line."""
+
+    period_s = 10.0
+    most_of_a_kind = 5
+
+    def __init__(self, output: Output) -> None:
+        self._logger: Any = structlog.wrap_logger(
+            structlog.WriteLogger(output),  # type: ignore[arg-type]  # it only writes and flushes
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                _without_nan,
+                structlog.processors.JSONRenderer(ensure_ascii=not output.is_unicode),
+            ],
+        )
+
+    def note(self, text: str) -> None:
+        self._logger.info("bench", detail=text)
+
+    def event(self, event: Event) -> None:
+        value = {} if event.value is None else {"value": event.value}
+        log = getattr(self._logger, _LEVELS.get(event.kind, "info"))
+        log(str(event.kind), slot=event.slot, detail=event.detail, **value)
+
+    def withheld(self, counts: dict[str, int]) -> None:
+        self._logger.warning("more-of-the-same", **counts)
+
+    def status(self, tally: Tally) -> None:
+        self._logger.info(
+            "status",
+            slot=tally.slot,
+            position=round(tally.position, 4),
+            target=round(tally.target, 4),
+            reward=round(tally.recent_reward, 4),
+            travel=round(tally.travel, 2),
+            switches=tally.switches,
+            late=tally.late,
+        )
+
+    def summary(self, summary: dict[str, Any]) -> None:
+        self._logger.info("summary", **summary)
+
+
+class PlainLines:
+    """Lines for a person: the first event of each kind per minute, and a table at the end."""
+
+    period_s = 60.0
+    most_of_a_kind = 1
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def note(self, text: str) -> None:
+        self._write(text)
+
+    def event(self, event: Event) -> None:
+        if event.kind is EventKind.WARNING:
+            self._write(f"warning: {event.detail}")
+            return
+        level = _LEVELS.get(event.kind)
+        self._write((f"{level}: " if level else "") + event_text(event).rstrip())
+
+    def withheld(self, counts: dict[str, int]) -> None:
+        listed = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        self._write(f"more of the same, not shown: {listed}")
+
+    def status(self, tally: Tally) -> None:
+        reward = f", reward {tally.recent_reward:.3f}" if isfinite(tally.recent_reward) else ""
+        self._write(f"slot {tally.slot}: at {tally.position:.3f} λ{reward}, {tally.late} late")
+
+    def summary(self, summary: dict[str, Any]) -> None:
+        self._output.write(summary_text(summary, self._output))
+
+    def _write(self, text: str) -> None:
+        self._output.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+
+
+def summary_text(summary: dict[str, Any], output: Output) -> str:
+    """The summary as a table for this output."""
+    if output.is_terminal:
+        console = Console()
+    else:
+        encoding = "utf-8" if output.is_unicode else "ascii"
+        console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding), width=80)
+    with console.capture() as capture:
+        print_summary(console, summary)
+    return capture.get()
 
 
 def _without_nan(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -63,21 +164,21 @@ def _plain(value: Any) -> Any:
 
 
 class EventLog(Recorder):
-    """Tells events as they come, and every ten seconds how the run is going."""
+    """Writes events as they come, and once per period how the run is going."""
 
-    def __init__(self, tally: Tally, logger: Any) -> None:
+    def __init__(self, tally: Tally, lines: Lines) -> None:
         self._tally = tally
-        self._logger = logger
+        self._lines = lines
         self._queue: SimpleQueue[Event | dict[str, Any] | None] = SimpleQueue()
-        self._told: Counter[EventKind] = Counter()
+        self._seen: Counter[EventKind] = Counter()
         self._dropped = 0  # counted by the slot thread, …
-        self._dropped_told = 0  # … told by this log's: no count has two owners
+        self._dropped_reported = 0  # … reported by this log's: no count has two owners
         self._thread = threading.Thread(target=self._work, name="event-log", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def hand_over(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
         # Behind a radio with long blocks every reward comes a slot late; the run file has them all.
         if isinstance(item, Event) and item.kind is not EventKind.LATE_REWARD:
             if self._queue.qsize() < _MOST_WAITING:
@@ -88,64 +189,47 @@ class EventLog(Recorder):
     def close(
         self, summary: dict[str, Any] | None = None, within_s: float = _CLOSE_WITHIN_S
     ) -> None:
-        """Tell what is left and what it came to, and end; wait for no reader longer than this."""
+        """Write what is left and the summary, and end; wait no longer than this for a reader."""
         if summary is not None:
             self._queue.put(summary)
         self._queue.put(None)
         self._thread.join(within_s)
 
     def _work(self) -> None:
-        period_ends = time.monotonic() + _PERIOD_S
+        period_ends = time.monotonic() + self._lines.period_s
         while True:
             try:
                 item = self._queue.get(timeout=max(period_ends - time.monotonic(), 0.0))
                 if item is None:
-                    self._tell_withheld()
+                    self._report_withheld()
                     return
                 if isinstance(item, dict):
-                    self._tell_withheld()
-                    self._logger.info("summary", **item)
+                    self._report_withheld()
+                    self._lines.summary(item)
                 else:
-                    self._tell(item)
+                    self._report(item)
             except Empty:
                 pass
             if time.monotonic() >= period_ends:
-                period_ends = time.monotonic() + _PERIOD_S
-                self._tell_withheld()
-                self._tell_status()
+                period_ends = time.monotonic() + self._lines.period_s
+                self._report_withheld()
+                self._lines.status(self._tally)
 
-    def _tell(self, event: Event) -> None:
-        self._told[event.kind] += 1
-        if self._told[event.kind] <= _MOST_OF_A_KIND:
-            level = _LEVELS.get(event.kind, "info")
-            value = {} if event.value is None else {"value": event.value}
-            getattr(self._logger, level)(
-                str(event.kind), slot=event.slot, detail=event.detail, **value
-            )
+    def _report(self, event: Event) -> None:
+        if event.kind in _ALL_WRITTEN:
+            self._lines.event(event)
+            return
+        self._seen[event.kind] += 1
+        if self._seen[event.kind] <= self._lines.most_of_a_kind:
+            self._lines.event(event)
 
-    def _tell_withheld(self) -> None:
-        withheld = {
-            str(kind): count - _MOST_OF_A_KIND
-            for kind, count in self._told.items()
-            if count > _MOST_OF_A_KIND
-        }
+    def _report_withheld(self) -> None:
+        most = self._lines.most_of_a_kind
+        withheld = {str(kind): count - most for kind, count in self._seen.items() if count > most}
         dropped = self._dropped
-        if dropped > self._dropped_told:
-            withheld["dropped"] = dropped - self._dropped_told
-            self._dropped_told = dropped
+        if dropped > self._dropped_reported:
+            withheld["dropped"] = dropped - self._dropped_reported
+            self._dropped_reported = dropped
         if withheld:
-            self._logger.warning("more-of-the-same", **withheld)
-        self._told.clear()
-
-    def _tell_status(self) -> None:
-        tally = self._tally
-        self._logger.info(
-            "status",
-            slot=tally.slot,
-            position=round(tally.position, 4),
-            target=round(tally.target, 4),
-            reward=round(tally.recent_reward, 4),
-            travel=round(tally.travel, 2),
-            switches=tally.switches,
-            late=tally.late,
-        )
+            self._lines.withheld(withheld)
+        self._seen.clear()

@@ -1,4 +1,4 @@
-"""Standard output that may be slow, full, closed or gone: none of that is the run's trouble."""
+"""Standard output that may be slow, full, closed or gone: none of that stops a run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import sys
 import threading
 
+from macontrol.display.characters import can_show
+from macontrol.standard_streams import PLAIN_WORDS
+
 
 class Output:
-    """Standard output without a buffer or a lock, so that a write that hangs holds up nobody.
+    """Standard output without a buffer or a lock, so that a write that hangs blocks nothing else.
 
-    What cannot be written is dropped: there is nobody left to tell.
+    What cannot be written is dropped: there is no other place to report it.
     """
 
     def __init__(self) -> None:
@@ -20,6 +23,7 @@ class Output:
             self._file = None if self._stream is None else self._stream.fileno()
         except (OSError, ValueError):
             self._file = None
+        self._encoding = getattr(self._stream, "encoding", None) or "utf-8"
 
     @property
     def is_terminal(self) -> bool:
@@ -28,13 +32,28 @@ class Output:
         except OSError:
             return False
 
+    @property
+    def is_journal(self) -> bool:
+        """Whether systemd has connected it to journald (systemd.exec(5), JOURNAL_STREAM)."""
+        try:
+            if self._file is None:
+                return False
+            status = os.fstat(self._file)
+        except OSError:
+            return False
+        return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+    @property
+    def is_unicode(self) -> bool:
+        return can_show(self._encoding)
+
     def write(self, text: str) -> int:
         try:
             if self._file is None:
                 if self._stream is not None:
                     self._stream.write(text)
                 return len(text)
-            rest = text.encode("utf-8", "replace")
+            rest = text.encode(self._encoding, PLAIN_WORDS)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except (OSError, ValueError):
@@ -45,7 +64,7 @@ class Output:
         """Nothing is held back."""
 
     def write_within(self, text: str, seconds: float) -> None:
-        """Write, but do not wait longer than this for whoever reads it."""
+        """Write, but wait no longer than this for the reader."""
         thread = threading.Thread(target=self.write, args=(text,), name="output", daemon=True)
         thread.start()
         thread.join(seconds)

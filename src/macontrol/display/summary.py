@@ -8,9 +8,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from macontrol.controller.tally import Percentiles, Tally
 from macontrol.controller.theory import Verdict
+from macontrol.standard_streams import PLAIN_WORDS
 
 
 def summarise(tally: Tally, theory: dict[str, Verdict]) -> dict[str, Any]:
@@ -39,43 +41,60 @@ def summarise(tally: Tally, theory: dict[str, Verdict]) -> dict[str, Any]:
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
     """Show the outcome to a person."""
-    table = Table(title=f"{summary['slots']} slots", show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")
     rows = [
-        ("reward a slot", _shown(summary["reward_per_slot"])),
+        ("reward per slot", _shown(summary["reward_per_slot"])),
         ("of a fixed antenna", _shown(summary.get("fixed_antenna_reward"))),
         ("gain over it", _shown(summary.get("gain_over_fixed"), "+.1%")),
-        ("regret a slot", _shown(summary.get("regret_per_slot"))),
+        ("regret per slot", _shown(summary.get("regret_per_slot"))),
         ("travel", f"{summary['travel']:.2f} wavelengths"),
         ("target switches", str(summary["switches"])),
         ("share of slots in transit", f"{summary['transit_share']:.1%}"),
         ("late arrivals, decisions", _joined(summary, "late_arrivals", "late_decisions")),
         ("rewards used a slot or more late", str(summary["late_rewards"] or "")),
-        ("slots missed", str(summary["missed_slots"])),
+        ("slots missed", _missed(summary)),
         ("invalid measurements", str(summary["invalid_measurements"])),
         ("commands refused", str(summary["refused_commands"] or "")),
         ("faults of stage, of probe", _joined(summary, "stage_faults", "probe_faults")),
         ("wake-up p50 / p99 / p99.9", _times(summary["wake_s"])),
         ("decide p50 / p99 / p99.9", _times(summary["decide_s"])),
     ]
-    for name, value in rows:
-        if value:
-            table.add_row(name, value)
     for verdict in summary["theory"].values():
         if verdict["holds"] is not None:
-            told = "holds" if verdict["holds"] else "VIOLATED"
-            bounded = f"{verdict['value']:.4g} ≤ {verdict['bound']:.4g}: {told}"
-            table.add_row(verdict["statement"], bounded)
-    if summary.get("faults_injected"):
-        told = ", ".join(f"{count} {kind}" for kind, count in summary["faults_injected"].items())
-        table.add_row("faults injected", told)
-    if summary.get("records_lost"):
-        table.add_row("records lost", str(summary["records_lost"]))
+            outcome = "holds" if verdict["holds"] else "VIOLATED"
+            bounded = f"{verdict['value']:.4g} ≤ {verdict['bound']:.4g}: {outcome}"
+            rows.append((verdict["statement"], bounded))
+    rows += [
+        ("faults injected", _counts(summary.get("faults_injected"))),
+        ("events", _counts(summary.get("events"))),
+        ("records lost", str(summary.get("records_lost") or "")),
+        ("pieces of the traffic log lost", str(summary.get("traffic_lost") or "")),
+    ]
+    table = Table(title=f"{summary['slots']} slots", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        if value:
+            table.add_row(Text(_plain(name, console)), Text(_plain(value, console)))
     console.print(table)
-    if summary.get("run_file"):  # in one piece, to be copied
-        told = f"run file: {summary['run_file']}"
-        console.print(told, soft_wrap=True, highlight=False, markup=False)
+    lines = list(summary.get("realtime", {}).get("notice", ()))
+    if summary.get("run_file"):
+        lines.append(f"run file: {summary['run_file']}")
+    for line in lines:  # each in one piece, to be copied
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _plain(text: str, console: Console) -> str:
+    """The text as this console shows it: a word in place of a sign has its own width."""
+    return text.encode(console.encoding, PLAIN_WORDS).decode(console.encoding)
+
+
+def _missed(summary: dict[str, Any]) -> str:
+    missed, run = summary["missed_slots"], summary["slots"]
+    return f"{missed} ({missed / (missed + run):.1%})" if missed else "0"
+
+
+def _counts(counts: dict[str, int] | None) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in (counts or {}).items())
 
 
 def _percentiles(stream: Percentiles) -> dict[str, float | None]:
@@ -101,4 +120,6 @@ def _joined(summary: dict[str, Any], *names: str) -> str:
 
 def _times(percentiles: dict[str, float | None]) -> str:
     values = (percentiles["p50"], percentiles["p99"], percentiles["p99.9"])
+    if not any(value is None or value > 0 for value in values):  # on a virtual clock
+        return ""
     return " / ".join("–" if v is None else f"{v * 1e6:.0f} µs" for v in values)

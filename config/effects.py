@@ -1,0 +1,111 @@
+"""Settings that change nothing under the other choices of a config.
+
+A value that does nothing and looks as if it did is refused where it describes the site; elsewhere
+`check` reports it, as a file may hold the settings of several policies or radios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from macontrol.config.schema import Config
+
+_PLAIN_KERNELS = ("se", "const-se")
+_OF_MOVEUCB = ("eta", "margin", "search", "use_movement_cost", "use_persistence")
+_OF_FRINGES = ("components", "fringe_periods", "fringe_damping", "sector_deg", "angular_spread_deg")
+_OF_THE_PAPER_KERNEL = (*_OF_FRINGES, "residual_length", "constant_weight", "residual_weight")
+_OF_CHANGE_POINTS = ("change_points", "change_angle_deg", "change_gain_retention")
+_OF_STEADY_DRIFT = ("angle_correlation", "angle_step_deg", "gain_correlation")
+_OF_THE_SHADOW = ("shadow_reversion", "shadow_step")
+
+
+def idle_site_settings(config: Config) -> dict[str, str]:
+    """Settings of the site without effect, as what they determine is set itself; with the fix."""
+    return {
+        site: f'it has no effect while {derived} is set; set {derived} = "auto", which derives it '
+        "from the site"
+        for site, derived in _idle_site(config)
+    }
+
+
+def _idle_site(config: Config) -> Iterator[tuple[str, str]]:
+    """Each setting of the site without effect, and the setting that would be derived from it."""
+    if config.kernel.fringe_periods != "auto":
+        yield "kernel.sector_deg", "kernel.fringe_periods"
+    if config.kernel.fringe_damping != "auto":
+        yield "kernel.angular_spread_deg", "kernel.fringe_damping"
+
+
+def without_effect(config: Config) -> dict[str, str]:
+    """The settings without effect: `section.key`, and why."""
+    found: dict[str, str] = {}
+    for rules in (_of_kernel, _of_policy, _of_world, _of_devices):
+        for keys, why in rules(config):
+            found |= {key: why for key in keys if key not in found}
+    return found
+
+
+def _within(section: str, *keys: str) -> list[str]:
+    return [f"{section}.{key}" for key in keys]
+
+
+def _of_policy(config: Config) -> Iterator[tuple[list[str], str]]:
+    algorithm = config.algorithm
+    why = f"algorithm.policy is {algorithm.policy}"
+    if algorithm.policy != "epsilon-greedy":
+        yield ["algorithm.epsilon"], why
+    if algorithm.policy != "sweep-and-hold":
+        yield ["algorithm.sweep_period"], why
+    if algorithm.policy != "moveucb":
+        yield _within("algorithm", *_OF_MOVEUCB), why
+    if algorithm.policy in ("epsilon-greedy", "sweep-and-hold", "fixed"):
+        yield ["algorithm.beta"], why
+    if algorithm.policy in ("sweep-and-hold", "fixed"):
+        yield _within("kernel", "name", "se_length", *_OF_THE_PAPER_KERNEL), why
+        yield ["algorithm.ridge"], why
+    if not algorithm.use_movement_cost:
+        yield ["algorithm.eta"], "algorithm.use_movement_cost is false"
+    if not algorithm.use_persistence:
+        yield ["algorithm.margin"], "algorithm.use_persistence is false"
+
+
+def _of_kernel(config: Config) -> Iterator[tuple[list[str], str]]:
+    kernel = config.kernel
+    why = f"kernel.name is {kernel.name}"
+    if kernel.name in _PLAIN_KERNELS:
+        yield _within("kernel", *_OF_THE_PAPER_KERNEL), why
+        return
+    yield ["kernel.se_length"], why
+    if kernel.name == "nonoscillatory":
+        yield ["kernel.sector_deg"], why
+    for site, derived in _idle_site(config):
+        yield [site], f"{derived} is set"
+
+
+def _of_world(config: Config) -> Iterator[tuple[list[str], str]]:
+    if config.channel.scenario == "dense":
+        why = "channel.scenario is dense"
+        yield _within("channel", "blockage_db", "shadow_edge", "shadow_extent"), why
+        yield _within("drift", *_OF_THE_SHADOW), why
+    if config.drift.model == "continuous":
+        yield _within("drift", *_OF_CHANGE_POINTS), "drift.model is continuous"
+    else:
+        yield _within("drift", *_OF_STEADY_DRIFT, *_OF_THE_SHADOW), "drift.model is piecewise"
+
+
+def _of_devices(config: Config) -> Iterator[tuple[list[str], str]]:
+    stage, probe = config.stage, config.probe
+    if stage.driver == "grbl":
+        yield _within("stage", "device_address", "microstep_mm"), "stage.driver is grbl"
+    else:
+        yield ["stage.homing_command"], f"stage.driver is {stage.driver}"
+    if probe.driver == "rtl_tcp":
+        yield _within("probe", "soapy_arguments", "soapy_stream"), "probe.driver is rtl_tcp"
+    else:
+        yield ["probe.address"], f"probe.driver is {probe.driver}"
+    if probe.mode == "wideband":
+        yield _within("probe", "tone_offset_hz", "tone_bandwidth_hz"), "probe.mode is wideband"
+    if probe.noise_floor != "measure":
+        yield ["probe.noise_floor_s"], "probe.noise_floor is set"

@@ -1,0 +1,142 @@
+"""Whether a config's rail, grid, stroke and slot fit the stage that was connected.
+
+A refusal names values that are accepted when they are typed in.
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor
+
+from macontrol.config import Config
+from macontrol.config.contradictions import fitting_spacing
+from macontrol.config.errors import ConfigError
+from macontrol.config.measuring import shortcoming
+from macontrol.config.rounding import at_least, at_most, close_to
+from macontrol.hal import StageDescription, StageError
+from macontrol.hal.serial_stage import SerialStage
+from macontrol.hal.slot_plan import SlotPlan, plan_slot
+
+# The latency is measured again at every start: this much more of T_a is suggested.
+_SPARE_S = 2e-3
+
+
+def check_stage(config: Config, stage: SerialStage) -> SlotPlan:
+    """Check a plan against a connected stage; raise StageError if only a busy computer is at fault.
+
+    A slot that fits the quickest answers of the board fits the board. Where answers vary and do not
+    settle, nothing is known of the board, and a later start may find a quieter computer.
+    """
+    try:
+        return check_plan(config, stage.description)
+    except SlotTooShortError:
+        times, quickest = stage.answer_times, stage.quickest_description
+        if times.is_stable and not _fits(config, quickest):
+            raise
+        usual_s, least_s = stage.description.latency_s, quickest.latency_s
+        raise StageError(
+            f"{stage.description.name}: a command takes {usual_s * 1e3:.1f} ms, and "
+            f"{least_s * 1e3:.1f} ms at best, and the slot is too short for the longer time: this "
+            "computer is too busy to time the board; end what loads it, and start again"
+        ) from None
+
+
+class SlotTooShortError(ConfigError):
+    """The stage cannot cover the stroke within T_a."""
+
+
+def _fits(config: Config, stage: StageDescription) -> bool:
+    try:
+        check_plan(config, stage)
+    except ConfigError:
+        return False
+    return True
+
+
+def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
+    """Refuse a rail that is too short, steps too coarse, slots that stage or radio cannot keep."""
+    _refuse_long_rail(config, stage)
+    _refuse_coarse_steps(config, stage)
+    if problem := shortcoming(config):
+        raise ConfigError(problem)
+    physical = config.physical
+    stroke_mm = physical.rho_max * physical.wavelength_mm
+    plan = plan_slot(stage, actuation_time_s=physical.actuation_time_s, stroke_mm=stroke_mm)
+    if not plan.is_kept:
+        raise _too_short(config, stage, plan)
+    return plan
+
+
+def _refuse_long_rail(config: Config, stage: StageDescription) -> None:
+    physical, spacing = config.physical, config.algorithm.grid_spacing
+    wavelength_mm = physical.wavelength_mm
+    if config.rail_mm > stage.travel_mm + 1e-6:
+        steps = floor(stage.travel_mm / wavelength_mm / spacing + 1e-9)
+        fix = f"set physical.region_length to {close_to(steps * spacing)} or less"
+        raise ConfigError(
+            f"physical.region_length: {physical.region_length:g} wavelengths are "
+            f"{config.rail_mm:.1f} mm, and the stage has {at_most(stage.travel_mm)} mm; "
+            + (fix if steps > 0 else "use a longer stage")
+        )
+    stroke_mm = physical.rho_max * wavelength_mm
+    if config.stage.inverted and stage.travel_mm > config.rail_mm + stroke_mm:
+        step_mm = stage.step_mm or 1e-3
+        travel_mm = ceil(config.rail_mm / step_mm - 1e-9) * step_mm
+        raise ConfigError(
+            f"stage.inverted: the rail is counted towards the switch, and after homing the stage "
+            f"would stand at {stage.travel_mm:.1f} mm, out of reach of the region's "
+            f"{config.rail_mm:.1f} mm; set stage.travel_mm to {at_least(travel_mm, 9)}"
+        )
+
+
+def _refuse_coarse_steps(config: Config, stage: StageDescription) -> None:
+    """Steps that are longer than a stroke never move the antenna, and nothing would show it."""
+    physical, wavelength_mm = config.physical, config.physical.wavelength_mm
+    stroke_mm = physical.rho_max * wavelength_mm
+    spacing_mm = config.algorithm.grid_spacing * wavelength_mm
+    begin = f"the stage moves by whole steps of {stage.step_mm:.4g} mm (is its resolution right?), "
+    if stage.step_mm > stroke_mm * (1 + 1e-9):
+        fix = "lengthen physical.actuation_time_s, or use a stage with finer steps"
+        if physical.actuator_reach * wavelength_mm > stage.step_mm:
+            fix = f"set physical.stroke to at least {at_least(stage.step_mm / wavelength_mm)}"
+        raise ConfigError(
+            f"physical.stroke: {begin}and a stroke is {stroke_mm:.4g} mm, so nothing could ever "
+            f"move; {fix}"
+        )
+    if stage.step_mm > spacing_mm * (1 + 1e-9):
+        steps = max(1, floor(config.rail_mm / stage.step_mm + 1e-9))
+        fits = physical.region_length / steps
+        fix = f"set algorithm.grid_spacing to {close_to(fits)}"
+        if fitting_spacing(physical.region_length, fits, physical.rho_max) != fits:
+            fix += f" and physical.stroke to at least {at_least(fits)}"
+        raise ConfigError(
+            f"algorithm.grid_spacing: {begin}and the grid is finer, {spacing_mm:.4g} mm, so its "
+            f"positions could not be taken; {fix}"
+        )
+
+
+def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotTooShortError:
+    """A longer T_a must keep the stroke, and T_s what is left of the slot to measure in."""
+    physical, wavelength_mm = config.physical, config.physical.wavelength_mm
+    asked_mm = physical.rho_max * wavelength_mm
+    lengthened = physical.rho_max if physical.stroke == "auto" else physical.stroke
+    overhead_s = plan.overhead_s + _SPARE_S
+    actuation_s = at_least(overhead_s + stage.motion_time_s(lengthened * wavelength_mm), 3)
+    kept_free = config.timing.guard_share + config.timing.decision_share
+    longer_s = max(float(actuation_s) - physical.actuation_time_s, 0.0) / (1 - kept_free)
+    fix = (
+        f"set physical.actuation_time_s to at least {actuation_s} and "
+        f"physical.slot_duration_s to at least {at_least(physical.slot_duration_s + longer_s, 3)}"
+    )
+    if physical.stroke == "auto":  # or it grows with T_a
+        fix += f" and physical.stroke to at most {at_most(physical.rho_max)}"
+    covered = stage.reach_mm(physical.actuation_time_s - overhead_s) / wavelength_mm
+    if covered >= config.algorithm.grid_spacing * 1.01:
+        fix += f", or physical.stroke to at most {at_most(covered, 3)}"
+    return SlotTooShortError(
+        f"physical.actuation_time_s: in T_a = {physical.actuation_time_s:g} s the stage "
+        f"{stage.name} covers {plan.stroke_mm:.4g} mm, and a stroke of {asked_mm:.4g} mm is asked "
+        f"for: its commands take {stage.latency_s * 1e3:.3g} ms, settling "
+        f"{stage.settling_s * 1e3:.3g} ms, the motion "
+        f"{stage.motion_time_s(asked_mm) * 1e3:.3g} ms at {stage.speed_mm_per_s:g} mm/s and "
+        f"{stage.acceleration_mm_per_s2:g} mm/s²; {fix}"
+    )

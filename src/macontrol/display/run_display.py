@@ -1,0 +1,97 @@
+"""What a run shows while it runs and at its end: a live view, plain lines or JSON lines."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from macontrol.config import Config
+from macontrol.controller.loop import SlotLoop
+from macontrol.controller.policy import Policy
+from macontrol.controller.realtime import RealtimeReport
+from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
+from macontrol.display.event_log import EventLog, JsonLines, PlainLines, summary_text
+from macontrol.display.live_view import LiveView
+from macontrol.display.log_format import LogFormat
+from macontrol.display.output import Output
+from macontrol.display.run_state import RunFacts
+
+# The bar of the survey may stand on the line; it is drawn again below the note.
+_CLEAR_LINE = "\r\x1b[2K"
+
+
+class RunDisplay(Recorder):
+    """Shows one run on standard output."""
+
+    def __init__(self, log_format: LogFormat) -> None:
+        self.output = Output()
+        self._format = _chosen(log_format, self.output)
+        self._lines = JsonLines(self.output) if self._format == "json" else PlainLines(self.output)
+        self._log: EventLog | None = None
+        self._view: LiveView | None = None
+        self._realtime: RealtimeReport | None = None
+
+    @property
+    def is_view(self) -> bool:
+        """Whether a person watches the run at a terminal."""
+        return self._format == "view"
+
+    @property
+    def has_log(self) -> bool:
+        """Whether events are written as lines, a traceback among them."""
+        return self._log is not None
+
+    def note(self, text: str) -> None:
+        """Report how the bench comes up, before the run."""
+        if self.is_view:
+            self.output.write(f"{_CLEAR_LINE}{text}\n")
+        else:
+            self._lines.note(text)
+
+    def start(
+        self, closing: ExitStack, config: Config, name: str, loop: SlotLoop, policy: Policy
+    ) -> None:
+        """Begin to show the run; `closing` ends a view, and `close` a log."""
+        if self.is_view:
+            view = LiveView(RunFacts.of(config, name, loop, policy))
+            with suppress(OSError):  # a run without a view is still a run
+                view.start()
+                self._view = view
+                closing.callback(view.close)
+            return
+        self._log = EventLog(loop.tally, self._lines)
+        self._log.start()
+
+    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+        if self._view is not None:
+            self._view.submit(item)
+        elif self._log is not None:
+            self._log.submit(item)
+
+    def show_realtime(self, report: RealtimeReport) -> None:
+        """Keep in sight what the kernel refused, and what grants it."""
+        self._realtime = report
+        if self._view is not None:
+            self._view.notice = report.notice
+
+    def show(self, summary: dict[str, Any], within_s: float) -> None:
+        """Show what the run came to; wait no longer than this for a reader."""
+        if self._realtime is not None:
+            summary["realtime"] = self._realtime.as_data()
+        if self._log is not None:
+            self._log.close(summary, within_s)
+        else:
+            self.output.write_within(summary_text(summary, self.output), within_s)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+
+def _chosen(log_format: LogFormat, output: Output) -> str:
+    if log_format != "auto":
+        return log_format
+    if output.is_terminal and os.environ.get("TERM", "dumb") != "dumb":
+        return "view"
+    return "json" if output.is_journal else "text"

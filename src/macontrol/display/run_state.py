@@ -1,0 +1,110 @@
+"""What the live view is sent: the state of a run as plain data, a few times per second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log10, nan
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from macontrol.config import Config
+from macontrol.controller.loop import SlotLoop
+from macontrol.controller.moveucb import Posterior
+from macontrol.controller.policy import Policy
+
+_POINTS = 120
+"""Of the estimate along the rail: more than a terminal shows."""
+
+
+@runtime_checkable
+class _HasPosterior(Protocol):
+    @property
+    def posterior(self) -> Posterior: ...
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run and the facts of it that do not change."""
+
+    title: str
+    length: float
+    wavelength_mm: float
+    slot_s: float
+    g_max: float
+    transmission_share: float
+    loop: SlotLoop
+    posterior: Posterior | None
+
+    @classmethod
+    def of(cls, config: Config, name: str, loop: SlotLoop, policy: Policy) -> RunFacts:
+        physical = config.physical
+        return cls(
+            title=f"{config.algorithm.policy} on {name}",
+            length=physical.region_length,
+            wavelength_mm=physical.wavelength_mm,
+            slot_s=physical.slot_duration_s,
+            g_max=config.g_max,
+            transmission_share=physical.transmission_share,
+            loop=loop,
+            posterior=policy.posterior if isinstance(policy, _HasPosterior) else None,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """The run now. The slot thread runs meanwhile, so numbers may be one slot apart."""
+        tally, planned = self.loop.tally, self.loop.phases
+        position = tally.position
+        return {
+            "title": self.title,
+            "length": self.length,
+            "wavelength_mm": self.wavelength_mm,
+            "slot_s": self.slot_s,
+            "g_max": self.g_max,
+            "doing": tally.activity,
+            "slot": tally.slot,
+            "slots": tally.slots,
+            "position": position,
+            "target": tally.target,
+            "reward": tally.reward,
+            "recent": tally.recent_reward,
+            "snr_db": snr_db(tally.recent_reward, self.transmission_share),
+            "switches": tally.switches,
+            "travel": tally.travel,
+            "transit": tally.transit,
+            "late": tally.late,
+            "missed": tally.missed,
+            "faults": tally.stage_faults + tally.probe_faults + tally.refused,
+            "invalid": tally.invalid,
+            "phases": {
+                name: [phase.at(50), phase.at(99), phase.largest, limit]
+                for name, phase, limit in (
+                    ("wake-up", tally.wake, planned.actuate_s),
+                    ("actuate", tally.actuate, planned.actuate_s),
+                    ("measure", tally.measure, planned.measure_s),
+                    ("decide", tally.decide, planned.decide_s),
+                )
+            },
+            **self._estimate(position),
+        }
+
+    def _estimate(self, position: float) -> dict[str, Any]:
+        """The posterior along the rail, and at the antenna."""
+        if self.posterior is None:
+            return {"estimate": [], "estimate_here": nan, "deviation_here": nan}
+        mean, variance = self.posterior.mean, self.posterior.variance
+        here = self.posterior.grid.nearest(position)
+        shown = np.linspace(0, len(mean) - 1, min(_POINTS, len(mean))).round().astype(int)
+        return {
+            "estimate": np.round(mean[shown], 3).tolist(),
+            "estimate_here": float(mean[here]),
+            "deviation_here": max(float(variance[here]), 0.0) ** 0.5,
+        }
+
+
+def snr_db(reward: float, transmission_share: float) -> float:
+    """The SNR that a reward (1 − T_a/T_s)·log2(1 + SNR) stands for, in dB."""
+    try:
+        snr = 2.0 ** (reward / transmission_share) - 1.0
+    except OverflowError:
+        return inf
+    return 10.0 * log10(snr) if snr > 0 else nan

@@ -1,0 +1,114 @@
+"""What a run records: its run file and the traffic log, and how much of them is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from macontrol.config import Config
+from macontrol.config.errors import InputOutputError
+from macontrol.config.free_space import FreeSpace
+from macontrol.controller.runfile.files import default_run_folder, new_run_path, set_aside
+from macontrol.controller.runfile.header import RunHeader
+from macontrol.controller.runfile.recorder import RunFileRecorder
+from macontrol.controller.runfile.resume import Resume
+from macontrol.controller.survey import Survey
+from macontrol.hal import Clock
+from macontrol.hal.traffic_log import TrafficFile
+from macontrol.run_options import RunOptions
+
+
+class Recording:
+    """The run file and the traffic log, if this run has them."""
+
+    def __init__(
+        self,
+        config: Config,
+        options: RunOptions,
+        clock: Clock,
+        *,
+        note: Callable[[str], None],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._options = options
+        self._clock = clock
+        self._note = note
+        self._on_problem = on_problem
+        self.file: RunFileRecorder | None = None
+        self._traffic: TrafficFile | None = None
+        self.warning: str | None = None
+        """Why nothing is recorded although it should be."""
+
+    def open_traffic(self, closing: ExitStack) -> TrafficFile | None:
+        """The traffic log, if this run has one; it is closed when `closing` ends."""
+        path = self._options.traffic
+        if path is None:
+            return None
+        room = FreeSpace(path, self._config.run.free_space_floor_mb)
+        log = TrafficFile(path, self._clock, on_problem=self._on_problem, room=room)
+        self._traffic = closing.enter_context(log)
+        return self._traffic
+
+    def start(
+        self, survey: Survey, resume: Resume | None, identity: Mapping[str, str]
+    ) -> RunFileRecorder | None:
+        """Begin the run file, if this run has one; InputOutputError if a named one cannot be."""
+        options = self._options
+        if options.fast and options.run_file is None:
+            return None
+        earlier = resume.path if resume else None
+        if options.run_file is not None and (renamed := set_aside(options.run_file)):
+            self._note(f"{options.run_file}: the earlier run of this name is now {renamed}")
+            if resume is not None and resume.path == options.run_file:
+                earlier = renamed
+        header = RunHeader.of(
+            self._config,
+            backend=options.backend,
+            stage=options.name,
+            survey=survey,
+            sigma_f2=survey.sigma_f2(self._config),
+            started_wall_s=time.time(),
+            started_clock_s=self._clock.now(),
+            clock="virtual" if options.fast else "monotonic",
+            window=resume.samples if resume else (),
+            resumed_from=str(earlier) if resume else None,
+            identity=identity,
+        )
+        try:
+            path = options.run_file or new_run_path(
+                default_run_folder(), options.name, header.started_wall_s
+            )
+            room = FreeSpace(path, self._config.run.free_space_floor_mb)
+            recorder = RunFileRecorder(path, header, on_problem=self._on_problem, room=room)
+            recorder.start()
+        except InputOutputError as error:
+            if options.run_file is not None:
+                raise
+            self.warning = f"nothing is recorded: {error}"
+            return None
+        if shortage := room.shortage():
+            self.warning = f"{path}: recording is paused from the start: {shortage}"
+        self.file = recorder
+        return recorder
+
+    def throttle(self) -> None:
+        """On a virtual clock: do not outrun the disk."""
+        if self.file is not None:
+            self.file.throttle()
+
+    def close(self, timeout_s: float) -> None:
+        """Write what is left, within this time."""
+        if self.file is not None:
+            self.file.close(timeout_s)
+
+    def add_to(self, summary: dict[str, Any]) -> None:
+        """Add the file and the counts of its records to a run's summary."""
+        if self.file is not None:
+            summary["run_file"] = str(self.file.path)
+            summary["records_written"] = self.file.written
+            summary["records_lost"] = self.file.lost
+        if self._traffic is not None:
+            summary["traffic_lost"] = self._traffic.lost

@@ -1,0 +1,147 @@
+"""What a run knows before its first slot: the window of an earlier run, or a survey."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from macontrol.config import Config
+from macontrol.controller.policies import START_FROM_SAMPLES
+from macontrol.controller.runfile.files import default_run_folder, runs_in, runs_named
+from macontrol.controller.runfile.resume import Resume, find_resume_among
+from macontrol.controller.survey import Survey
+from macontrol.controller.survey_file import (
+    NoSurvey,
+    fresh_survey,
+    keep_survey,
+    kept_survey_path,
+)
+from macontrol.controller.survey_walk import walk_rail
+from macontrol.display.survey_progress import survey_progress
+from macontrol.hal import Backend, Clock
+from macontrol.hal.backend import difference
+from macontrol.recorders import FaultReporter
+from macontrol.run_options import RunOptions
+
+
+class StartingPoint:
+    """Finds what a run starts from."""
+
+    def __init__(
+        self,
+        config: Config,
+        options: RunOptions,
+        clock: Clock,
+        *,
+        note: Callable[[str], None],
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self._config = config
+        self._options = options
+        self._clock = clock
+        self._note = note
+        self._is_stopped = is_stopped
+        self.not_resumed: str | None = None
+        """Why no run is continued although that was asked for."""
+        self.last_slot_began_s = 0.0
+        """When the last slot of the earlier run began, on the monotonic clock."""
+
+    def find_resume(self) -> Resume | None:
+        """The run to continue, if that is asked for and there is a fresh one of the same config.
+
+        Whether it is of the same bench is known once that is open: see `confirm`.
+        """
+        options = self._options
+        if not options.resume:
+            return None
+        earlier = (
+            runs_in(default_run_folder(), options.name)
+            if options.run_file is None
+            else runs_named(options.run_file)
+        )
+        now_s = time.monotonic()
+        found = find_resume_among(
+            earlier,
+            self._config,
+            time.time(),
+            now_clock_s=now_s,
+            stage=options.name,
+            backend=options.backend,
+        )
+        if isinstance(found, Resume):
+            self.last_slot_began_s = now_s - found.age_s
+            return found
+        self._refuse(found.reason if found else "there is no earlier run")
+        return None
+
+    def confirm(self, resume: Resume | None, bench: Backend) -> Resume | None:
+        """The run to continue, unless it was of another bench."""
+        if resume is None:
+            return None
+        if change := difference(resume.header.identity or {}, bench.identity):
+            self._refuse(f"{resume.path}: the last run was of another bench: {change}")
+            return None
+        age_s = time.monotonic() - self.last_slot_began_s
+        if age_s >= self._config.window_s:
+            self._refuse(
+                f"{resume.path}: the last slot is {age_s:.1f} s old now that the bench is ready, "
+                f"and the window is {self._config.window_s:g} s (w slots)"
+            )
+            return None
+        self._note(f"resumed from {resume.path}, {age_s:.1f} s after its last slot")
+        return resume
+
+    def _refuse(self, reason: str) -> None:
+        self.not_resumed = reason
+        self._note(f"not resumed: {reason}")
+
+    def survey(self, bench: Backend, *, show_progress: bool) -> Survey | None:
+        """What is known before slot 1: by the bench, from a fresh file, or by walking the rail.
+
+        None if the run is stopped on the way.
+        """
+        config, wavelength_mm = self._config, self._config.physical.wavelength_mm
+        positions = np.array(config.survey_positions)
+        rewards = bench.prior_survey([float(x) * wavelength_mm for x in positions])
+        if rewards is not None:
+            return Survey(positions, np.asarray(rewards))
+        kept = kept_survey_path(config.stage.port_path)
+        if not self._options.cold and (survey := self._kept_survey(kept, bench)):
+            return survey
+        self._note(f"survey: walking the rail, {len(positions)} positions")
+        with survey_progress(len(positions), shown=show_progress) as on_progress:
+            survey = walk_rail(
+                config,
+                bench,
+                self._clock,
+                FaultReporter(self._note),
+                is_stopped=self._is_stopped,
+                on_progress=on_progress,
+            )
+        if self._is_stopped():
+            return None
+        if problem := keep_survey(config, survey, bench.identity):
+            self._note(problem)
+        return survey
+
+    def _kept_survey(self, path: Path, bench: Backend) -> Survey | None:
+        """The survey kept for this bench; of an older one the policy uses sigma_f alone."""
+        config, now_s = self._config, time.time()
+        found = fresh_survey(path, config, bench.identity)
+        if isinstance(found, NoSurvey):
+            self._note(f"survey: {found.reason}")
+            return None
+        age = f"{now_s - (found.walked_wall_s or now_s):.0f} s old"
+        sigma_f = found.sigma_f2(config) ** 0.5
+        if found.is_in_window(config, now_s):
+            self._note(f"survey: {len(found.reward)} samples from {path}, {age}")
+            return found
+        stale = f"{path} is {age}, and the window is {config.window_s:g} s"
+        if config.algorithm.policy in START_FROM_SAMPLES:
+            self._note(f"survey: {stale}; {config.algorithm.policy} starts from its samples")
+            return None
+        self._note(f"survey: {stale}: sigma_f = {sigma_f:.3f} is used, the samples are not")
+        return found
