@@ -13,13 +13,18 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
 
 from macontrol.config.errors import HardwareError, UsageError
 from macontrol.config.suggestion import pip_install
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 10.0
 _SAFE_PATH = "PYTHONSAFEPATH"
@@ -32,19 +37,83 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+class ProcessPool(ThreadPoolExecutor):
+    """Calls run in worker processes, each behind a pipe of its own.
+
+    `ProcessPoolExecutor` has one pipe for the answers of all workers. A worker that is killed in
+    the middle of an answer leaves half a message there, and the pool waits for the rest for ever.
+    A worker's own pipe ends with the worker.
+    """
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        # Fresh processes: a fork would inherit whatever threads and state this one has by now.
+        context = multiprocessing.get_context("spawn")
+        self._processes = []
+        self._idle: SimpleQueue[Connection] = SimpleQueue()
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()  # so that ours ends when the process does
+            self._processes.append(process)
+            self._idle.put(ours)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return super().submit(self._call, fn, args, kwargs)
+
+    def terminate(self) -> None:
+        """End the workers at once. Calls under way raise BrokenExecutor."""
+        for process in self._processes:
+            process.terminate()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        while not self._idle.empty():
+            self._idle.get().close()
+        if wait:
+            for process in self._processes:
+                process.join()
+
+    def _call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        worker = self._idle.get()  # there are as many as threads
+        try:
+            worker.send((fn, args, kwargs))
+            result, error = worker.recv()
+        except (EOFError, OSError) as lost:
+            raise BrokenExecutor("the connection to a worker process ended") from lost
+        finally:
+            self._idle.put(worker)
+        if error is not None:
+            raise error
+        return cast(T, result)
+
+
+def _serve(connection: Connection) -> None:
+    """Answer calls until the pool closes the connection."""
+    _prepare_worker()
+    while True:
+        try:
+            fn, args, kwargs = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[Any, Exception | None] = (fn(*args, **kwargs), None)
+        except Exception as error:
+            error.add_note(f"in a worker process:\n{traceback.format_exc()}")
+            answer = (None, error)
+        connection.send(answer)
+
+
 @contextmanager
 def process_pool(workers: int) -> Iterator[Executor]:
     """A pool of fresh processes. Leaving it by an exception ends those at work at once."""
-    # Fresh ones: a fork would inherit whatever threads and state this process has by now.
-    context = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
     with _safe_path():
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+        pool = ProcessPool(workers)
         try:
             yield pool
         except BaseException:
-            for child in set(multiprocessing.active_children()) - others:
-                child.terminate()
+            pool.terminate()
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

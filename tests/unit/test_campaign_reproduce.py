@@ -257,10 +257,6 @@ def assert_session_ends(session: int) -> None:
     pytest.fail("processes are left behind")
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 11, 5),
-    reason="process pools of this Python can hang when a worker dies (CPython issue 105829)",
-)
 def test_an_interrupted_campaign_says_how_to_resume_and_leaves_no_process(
     campaign: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -279,11 +275,7 @@ def test_workers_do_not_outlive_a_killed_campaign(campaign: subprocess.Popen[str
     assert_session_ends(campaign.pid)
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 11, 5),
-    reason="process pools of this Python can hang when a worker dies (CPython issue 105829)",
-)
-def test_a_dead_worker_is_told_with_what_to_do(
+def test_a_dead_worker_is_reported_with_what_to_do(
     campaign: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     children = Path(f"/proc/{campaign.pid}/task/{campaign.pid}/children")
