@@ -478,9 +478,9 @@ def test_the_live_view_draws_and_control_c_ends_all_of_it(tmp_path: Path) -> Non
     with Terminal(tmp_path, *RELAXED) as terminal:
         terminal.until("planned")
         for shown in ("macontrol · moveucb on sim", "slot", "position", "target", "reward"):
-            assert shown in terminal.text
+            terminal.until(shown)
         for shown in ("averaged", "switches", "travel", "late", "wake-up", "decide"):
-            assert shown in terminal.text
+            terminal.until(shown)
         view = children(terminal.pid)
         assert view
         terminal.type(b"\x03")
