@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT_S = 10
+"""CPU time of a command line. A busy machine makes the clock on the wall a poor judge, …"""
+PATIENCE_S = 60
+"""… which ends a command line that hangs."""
 LIMIT_MB = 500
 _ADDRESSES = 3 << 30  # a bomb that goes off ends with a MemoryError instead of the machine
 
@@ -31,7 +34,7 @@ class Outcome:
     code: int
     out: str
     err: str
-    seconds: float
+    cpu_s: float
     peak_mb: float
 
 
@@ -51,7 +54,7 @@ def attack(
         text=True,
         errors="surrogateescape",
         cwd=folder,
-        timeout=LIMIT_S * len(cases),
+        timeout=PATIENCE_S * len(cases),
         check=False,
     )
     lines = done.stderr.splitlines()
@@ -61,11 +64,11 @@ def attack(
 
 def assert_refused(outcome: Outcome, codes: Sequence[int] = (64, 65, 66, 69, 74, 78)) -> None:
     """Assert an exit code that says what is wrong, in words, soon, and without much memory."""
-    assert outcome.code in codes, outcome.err
+    assert outcome.code in codes, outcome
     assert "Traceback" not in outcome.err
     assert outcome.err.count("\n") <= 10, outcome.err
     assert len(outcome.err) < 5000
-    assert outcome.seconds < LIMIT_S
+    assert outcome.cpu_s < LIMIT_S
     assert outcome.peak_mb < LIMIT_MB
 
 
@@ -81,8 +84,8 @@ def _run(words: list[str], stdout: str | None, encoding: str) -> dict[str, objec
     from macontrol.cli import main
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
-    signal.alarm(LIMIT_S)
-    begun = time.monotonic()
+    signal.alarm(PATIENCE_S)
+    begun = time.process_time()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         target = out.fileno() if stdout is None else os.open(stdout, os.O_WRONLY)
         os.dup2(target, 1)
@@ -106,7 +109,7 @@ def _run(words: list[str], stdout: str | None, encoding: str) -> dict[str, objec
             "code": code,
             "out": out.read(10_000).decode("utf-8", "replace"),
             "err": err.read(10_000).decode("utf-8", "replace"),
-            "seconds": time.monotonic() - begun,
+            "cpu_s": time.process_time() - begun,
             "peak_mb": _peak_mb(),
         }
 

@@ -124,7 +124,7 @@ def test_it_is_refused_in_words(kind: str, outcomes: dict[str, Outcome]) -> None
         try:
             assert_refused(outcome)
         except AssertionError as error:
-            failed.append(f"{name}: {outcome.code}, {outcome.seconds:.1f} s: {str(error)[-300:]}")
+            failed.append(f"{name}: {outcome.code}, {outcome.cpu_s:.1f} s: {str(error)[-300:]}")
     assert not failed, "\n".join([f"{len(failed)}", *failed])
 
 
