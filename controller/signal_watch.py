@@ -2,7 +2,8 @@
 
 One slot at the floor proves nothing: it may be a fade, which is a reward of almost 0 and worth
 learning. It is loss of signal only if `probe.no_signal_slots` slots in a row are at the floor and
-no fade explains that, for one of these reasons:
+no fade explains that, for one of the reasons below. Slots without a measurement are among those in
+a row, as a stage that is late leaves some; half of the set number must be measured.
 
 * It was sudden: one of the last two slots above the floor was well above it. A stroke is a small
   part of a fringe, so the power falls into a fade gradually.
@@ -98,7 +99,7 @@ class SignalWatch:
             return False
         if self._transmitter_is_off:
             return True
-        if len(self._at_floor) < self._least:
+        if 2 * len(self._at_floor) < self._least or self._slots_at_floor() < self._least:
             return False
         positions = [position for _, position in self._at_floor]
         return (
@@ -107,9 +108,15 @@ class SignalWatch:
             or self._at_floor[-1][0].reason == TONE_LOST
         )
 
+    def _slots_at_floor(self) -> int:
+        """How many slots the row has, with those that were not measured."""
+        numbers = [measurement.slot for measurement, _ in self._at_floor]
+        return max(numbers) - min(numbers) + 1
+
     def _lose(self, judged: dict[int, Measurement]) -> None:
         """Invalidate the slots at the floor; those of this call are in `judged`."""
         slots, earlier = [measurement for measurement, _ in self._at_floor], []
+        row = self._slots_at_floor()
         vanished = [] if self._last is None else [replace(self._last, reason=slots[-1].reason)]
         self._last = None
         for measurement in [*vanished, *slots]:
@@ -122,8 +129,6 @@ class SignalWatch:
             self._lost_since_s = now = self._clock.now()
             last = slots[-1]
             detail = f"at the noise floor; {last.hint}"
-            self._recorder.submit(
-                Event(last.slot, now, EventKind.NO_SIGNAL, detail, float(len(slots)))
-            )
+            self._recorder.submit(Event(last.slot, now, EventKind.NO_SIGNAL, detail, float(row)))
         if earlier:
             self._withdraw(earlier)

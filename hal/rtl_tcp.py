@@ -43,6 +43,9 @@ RANGES_HZ: dict[int, tuple[tuple[float, float], ...]] = {
     6: ((24e6, 1766e6),),
 }
 """What each type of tuner receives."""
+_LIMITS_HZ = [limit for ranges in RANGES_HZ.values() for each in ranges for limit in each]
+WIDEST_HZ = min(_LIMITS_HZ), max(_LIMITS_HZ)
+"""No tuner receives anything beyond this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,18 @@ class TestWithoutABench:
         assert "FAIL  decision     algorithm: one decision takes longer" in told
         assert "3 of the above must be fixed" in told
 
+    @pytest.mark.parametrize(
+        ("lo", "tuner_hz"), [("none", 2399.75e6), ("2379.75e6", 20e6)], ids=["above", "below"]
+    )
+    def test_a_frequency_beyond_every_rtl_sdr_is_refused(
+        self, lo: str, tuner_hz: float, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ["check", "--preset", "lab-2g4-grbl", "--set", f"probe.converter_lo_hz={lo}"]
+        words += ["--set", f"probe.tuner_frequency_hz={tuner_hz}"]
+        assert main(words) == 78
+        assert "22 MHz to 2200 MHz" in capsys.readouterr().err
+        assert main([*words, "--set", "probe.driver=soapy"]) == 0, "another radio may receive it"
+
 
 class TestWhatABoardGivesAway:
     def test_a_board_in_order(self) -> None:

@@ -19,10 +19,10 @@ import pytest
 from macontrol import daemon as daemon_module
 from macontrol import starting_point
 from macontrol.cli import main
-from macontrol.config import Config
+from macontrol.config import Config, load_config
 from macontrol.config.errors import HardwareError, MacontrolError, UsageError
 from macontrol.controller.clock import VirtualClock
-from macontrol.controller.loop import SlotLoop
+from macontrol.controller.loop import Phases, SlotLoop
 from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Decision
 from macontrol.controller.realtime import ORDINARY_DECISION_S, RealtimeReport
@@ -226,6 +226,25 @@ class TestRun:
         assert Daemon(paper, options(slots=2, fast=fast)).run() == 0
         assert seen == reserved
         assert log(capfd)[-1].get("realtime", {}).get("priority") == (None if fast else priority)
+
+    def test_without_real_time_the_demo_keeps_several_milliseconds_to_decide(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Other programs may run for milliseconds before the slot thread does."""
+        report = RealtimeReport((), (), priority=0, locked=False, blas_threads=1)
+        monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
+        seen: list[Phases] = []
+        reserve = SlotLoop.reserve_decision
+
+        def watched(loop: SlotLoop, seconds: float) -> None:
+            reserve(loop, seconds)
+            seen.append(loop.phases)
+
+        monkeypatch.setattr(SlotLoop, "reserve_decision", watched)
+        assert Daemon(load_config(preset="demo"), options(slots=2, fast=False)).run() == 0
+        (phases,) = seen
+        assert phases.decide_s >= 6e-3
+        assert phases.measure_s >= 4e-3
 
     @pytest.mark.parametrize(
         ("arguments", "slots"),

@@ -115,6 +115,17 @@ def test_more_of_the_same_is_counted_not_told(log: EventLog, output: Collected) 
     assert output.lines[-1]["late-arrival"] == 95
 
 
+def test_every_noise_floor_is_reported_as_each_answers_a_request(output: Collected) -> None:
+    log = EventLog(Tally(3.0), PlainLines(output))  # type: ignore[arg-type]
+    log.start()
+    log.submit(event(EventKind.NOISE_FLOOR, "in use", -40.0))
+    log.submit(event(EventKind.NOISE_FLOOR, "not plausible; keeping the previous noise floor"))
+    log.submit(event(EventKind.NOISE_FLOOR, "measured again", -40.1))
+    log.close(within_s=PATIENCE_S)
+    assert [text in output.text for text in ("in use", "not plausible", "-40.1 dBFS")] == [True] * 3
+    assert "not shown" not in output.text
+
+
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 def test_numbers_that_json_does_not_know_are_null(
     log: EventLog, output: Collected, value: float

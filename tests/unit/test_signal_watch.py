@@ -107,6 +107,23 @@ def test_a_slot_without_a_measurement_does_not_begin_the_count_again(watched: Wa
     assert not watched.see(51, 0.0).valid
 
 
+def test_slots_without_a_measurement_are_among_those_in_a_row(watched: Watched) -> None:
+    """A stage that is late leaves slots unmeasured; the loss does not take longer for that."""
+    watched.see(1, STRONG)
+    at_floor = range(2, 2 + SLOTS + 1, 2)
+    judged = [watched.see(slot, 0.0) for slot in at_floor]
+    assert [each.valid for each in judged] == [True] * (SLOTS // 2) + [False]
+    assert watched.withdrawn == [1, *at_floor[:-1]]
+    (event,) = watched.kept.events(EventKind.NO_SIGNAL)
+    assert event.value == SLOTS + 1
+
+
+def test_a_few_measurements_far_apart_prove_nothing(watched: Watched) -> None:
+    watched.see(1, STRONG)
+    assert all(watched.see(slot, 0.0).valid for slot in (2, 30, 60)), "fewer than half of SLOTS"
+    assert not watched.see(90, 0.0).valid
+
+
 def test_the_signal_comes_back_by_itself_with_an_event(watched: Watched) -> None:
     watched.see(1, STRONG)
     for slot in range(2, 2 + SLOTS):

@@ -41,8 +41,10 @@ from macontrol.controller.policies import make_policy
 from macontrol.controller.policy import Policy
 from macontrol.controller.survey import Survey
 from macontrol.hal import Clock
+from macontrol.hal.rtl_tcp import WIDEST_HZ
 from macontrol.hal.serial_line import TrafficLog
 from macontrol.hal.traffic_log import TrafficFile
+from macontrol.hal.tuner_range import refuse_beyond
 from macontrol.sim.channel import survey_rewards
 
 _STYLES: dict[Verdict, str] = {"pass": "green", "note": "yellow", "FAIL": "bold red", "skip": "dim"}
@@ -77,9 +79,18 @@ def main(arguments: argparse.Namespace) -> int:
                 log = closing.enter_context(TrafficFile(arguments.traffic, clock))
             return _examine_bench(config, console, clock, log)
     _check_config(config, console)
-    if has_radio(config.probe) and (problem := shortcoming(config)):
-        raise ConfigError(problem)
+    if has_radio(config.probe):
+        _check_radio(config)
     return 0
+
+
+def _check_radio(config: Config) -> None:
+    """What can be said of a radio before it is connected."""
+    probe = config.probe
+    if probe.driver == "rtl_tcp":
+        refuse_beyond(probe.tuner_frequency_hz, [WIDEST_HZ], "tuner, if it is an RTL-SDR's,")
+    if problem := shortcoming(config):
+        raise ConfigError(problem)
 
 
 def _simulated_survey(config: Config) -> Survey:

@@ -26,8 +26,8 @@ from macontrol.display.summary import print_summary
 # At most this many events wait for an output that does not take them; others are only counted.
 _MOST_WAITING = 10_000
 _CLOSE_WITHIN_S = 0.5
-# Two of these have little in common, and there are few.
-_ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL)
+# Two of these have little in common, and there are few. A noise floor answers a request.
+_ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL, EventKind.NOISE_FLOOR)
 _LEVELS = {
     EventKind.STAGE_FAULT: "error",
     EventKind.PROBE_FAULT: "error",
