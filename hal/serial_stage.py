@@ -160,6 +160,15 @@ class SerialStage(ABC):
                 raise
         self._lost = None
 
+    def time_again(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None:
+        """Time a connected board once more, before it is homed: the computer may have been busy."""
+        self._refuse_if_lost()
+        until = min(deadline_s, self._clock.now() + _MEETING_S)
+        with self._asking(keep_on), self._handshake("it is being timed"):
+            self._go_through((self._time_answers,), until)
+            self._description = self._describe()
+        self._lost = None
+
     def _go_through(self, steps: Sequence[Callable[[float], None]], deadline_s: float) -> None:
         """Do one after the other, from the beginning again if the board starts anew meanwhile."""
         for attempt in range(1, _MEETINGS + 1):

@@ -21,7 +21,7 @@ from macontrol.config.errors import ConfigError
 from macontrol.controller.patience import Patience
 from macontrol.controller.record import EventKind
 from macontrol.controller.survey_walk import measure_once
-from macontrol.hal import Clock, ProbeError
+from macontrol.hal import Clock, ProbeError, StageError
 from macontrol.hal.devices import port_identity
 from macontrol.hal.grbl import GrblStage
 from macontrol.hal.noise_floor import NoiseFloor, given_floor, implausible_rise
@@ -35,6 +35,9 @@ from macontrol.hal.zaber import ZaberStage
 from macontrol.recorders import FaultReporter
 
 _CONNECT_S = 30.0
+# For how long a board is timed again while the computer is too busy for it, and how soon.
+_BUSY_S = 30.0
+_BUSY_PAUSE_S = 1.0
 # The driver itself limits homing; this only bounds the call.
 _HOME_S = 3600.0
 # How long the transmitter may take to be switched on.
@@ -114,7 +117,7 @@ class SerialBench:
             f"{description.speed_mm_per_s:g} mm/s, "
             f"{description.latency_s * 1e3:.1f} ms of overhead per move"
         )
-        check_stage(self._config, self._stage)
+        self._check_stage()
         self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
         if is_measured:
@@ -127,6 +130,23 @@ class SerialBench:
             self._await_signal()
         if self._is_stopped():
             raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
+
+    def _check_stage(self) -> None:
+        """Check the plan against the stage; a busy computer costs other attempts, not the run."""
+        now = self._clock.now
+        until, is_told = now() + _BUSY_S, False
+        while True:
+            try:
+                check_stage(self._config, self._stage)
+                return
+            except StageError:
+                if now() >= until or self._is_stopped():
+                    raise
+                if not is_told:
+                    self._tell(f"this computer is busy: timing the board again, for {_BUSY_S:g} s")
+                is_told = True
+            self._clock.sleep_until(now() + _BUSY_PAUSE_S)
+            self._stage.time_again(now() + _CONNECT_S, self._keep_on)
 
     def _keep_on(self) -> bool:
         return not self._is_stopped()

@@ -51,6 +51,17 @@ def make(settings: StageSettings) -> SerialStage:
     return (ZaberStage if settings.driver == "zaber" else GrblStage)(settings, CLOCK)
 
 
+def test_it_can_be_timed_again_before_it_is_homed(rig: AnyRig) -> None:
+    rig.stage.connect(soon())
+    before = rig.stage.answer_times
+    rig.stage.time_again(soon())
+    assert rig.stage.answer_times.samples != before.samples
+    with pytest.raises(StageError, match="not homed"):
+        rig.stage.move_to(20.0, soon())
+    rig.stage.home(soon())
+    rig.assert_works()
+
+
 def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
     rig.amid_a_motion(rig.board.unplug)
     with pytest.raises(StageLostError, match="gone"):

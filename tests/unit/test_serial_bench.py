@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from math import nan
 from typing import ClassVar
 
@@ -12,7 +13,8 @@ import pytest
 from macontrol.config import Config, load_config
 from macontrol.config.errors import ConfigError, HardwareError
 from macontrol.controller.clock import VirtualClock
-from macontrol.hal import Measurement, ProbeError, StageDescription
+from macontrol.hal import Measurement, ProbeError, StageDescription, StageError
+from macontrol.hal.latency import AnswerTimes
 from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import TONE_LOST
 from macontrol.serial_bench import SerialBench, require_consent
@@ -21,7 +23,7 @@ from macontrol.serial_bench import SerialBench, require_consent
 class Stage:
     """One that does every command at once."""
 
-    description = StageDescription(
+    quickest_description = StageDescription(
         name="rail",
         travel_mm=320.0,
         step_mm=0.0125,
@@ -30,10 +32,22 @@ class Stage:
         latency_s=0.0,
         settling_s=0.0,
     )
+    answer_times = AnswerTimes()
     identity_parts: ClassVar = {"firmware": "1.1h"}
 
-    def __init__(self, told: list[str]) -> None:
+    def __init__(self, told: list[str], clock: VirtualClock) -> None:
         self._told = told
+        self._clock = clock
+        self.slow_until_s = 0.0
+        """How long the computer is too busy to time it."""
+
+    @property
+    def description(self) -> StageDescription:
+        is_slow = self._clock.now() < self.slow_until_s
+        return replace(self.quickest_description, latency_s=0.5 if is_slow else 0.0)
+
+    def time_again(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
+        self._told.append("timed again")
 
     def connect(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         self._told.append("connected")
@@ -108,13 +122,41 @@ class Setting:
             is_stopped=lambda: self.is_stopped,
             earlier_floor_dbfs=earlier_floor_dbfs,
         )
-        self.bench._stage = Stage(self.told)  # type: ignore[assignment]
+        self.stage = Stage(self.told, self.clock)
+        self.bench._stage = self.stage  # type: ignore[assignment]
         self.radio = Radio(self.clock, self.told, script)
         self.bench._probe = self.radio  # type: ignore[assignment]
 
     def open(self) -> None:
         with ExitStack() as closing:
             self.bench.open(closing)
+
+
+def test_a_board_is_timed_again_while_the_computer_is_busy() -> None:
+    setting = Setting(lambda: 2.0)
+    setting.stage.slow_until_s = setting.clock.now() + 2.5
+    setting.open()
+    assert setting.told.count("timed again") == 3
+    assert setting.told.count("this computer is busy: timing the board again, for 30 s") == 1
+    assert setting.told.index("timed again") < setting.told.index("homed")
+
+
+def test_a_computer_that_stays_busy_is_refused() -> None:
+    setting = Setting(lambda: 2.0)
+    setting.stage.slow_until_s = setting.clock.now() + 1000.0
+    with pytest.raises(StageError, match="too busy to time the board"):
+        setting.open()
+    assert setting.clock.now() == pytest.approx(1030.0)
+    assert "homed" not in setting.told
+
+
+def test_a_stop_ends_the_timing_too() -> None:
+    setting = Setting(lambda: 2.0)
+    setting.stage.slow_until_s = setting.clock.now() + 1000.0
+    setting.is_stopped = True
+    with pytest.raises(StageError, match="too busy to time the board"):
+        setting.open()
+    assert "timed again" not in setting.told
 
 
 def test_the_transmitter_is_asked_for_while_the_power_is_at_the_noise_floor() -> None:
