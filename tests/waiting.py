@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_until(
-    condition: Callable[[], bool], timeout_s: float = 20.0, *, every_s: float = 0.005
+    condition: Callable[[], bool], timeout_s: float = 60.0, *, every_s: float = 0.005
 ) -> None:
     """Wait for something to come true, and look that often; fail if it does not in time."""
     until = time.monotonic() + timeout_s

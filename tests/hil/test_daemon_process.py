@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from macontrol.config.errors import DataError
 from macontrol.controller.record import EventKind
 from macontrol.controller.runfile import Run, read_run
 
@@ -155,6 +156,23 @@ def resident_mb(pid: int) -> float:
     return int(found[1]) / 1024
 
 
+def recorded(path: Path) -> int:
+    """How many slots are in a file that may be about to be made."""
+    try:
+        return len(read_run(path).slots["slot"])
+    except DataError:
+        return 0
+
+
+def await_slots(path: Path) -> None:
+    wait_for(lambda: recorded(path) > 10, "slots in the file")
+
+
+def most_missed(path: Path) -> int:
+    """How far the slots of a run are apart at most, in slots."""
+    return int(np.diff(read_run(path).slots["slot"]).max(initial=0))
+
+
 def check_raster(run: Run) -> None:
     """Slots lie on the raster of slots and are numbered by time: never two for one."""
     slots, starts = run.slots["slot"], run.slots["start_s"]
@@ -205,16 +223,25 @@ def test_a_long_slot_is_not_waited_out(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
-    with Macontrol(tmp_path, "--set=physical.slot_duration_s=1") as daemon:
-        daemon.until("start")
-        daemon.process.send_signal(signal.SIGTERM)
-        with pytest.raises(subprocess.TimeoutExpired):
-            daemon.process.wait(0.1)  # the slot is not over
-        assert daemon.stop() == 128 + signal.SIGTERM
-        assert daemon.told("stop")[0]["detail"] == "forced"
-        assert "Traceback" not in daemon.error()
-    (path,) = run_files(tmp_path)
-    assert kinds(read_run(path))[-1] == EventKind.STOP
+    for attempt in range(10):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with Macontrol(folder, "--set=physical.slot_duration_s=1") as daemon:
+            daemon.until("start")
+            daemon.process.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+            is_first_enough = daemon.process.poll() is not None
+            code = daemon.stop()
+            if is_first_enough or code == 0:  # on a busy machine the slot may be over by then
+                assert code == 0
+                continue
+            assert code == 128 + signal.SIGTERM
+            assert daemon.told("stop")[0]["detail"] == "forced"
+            assert "Traceback" not in daemon.error()
+        (path,) = run_files(folder)
+        assert kinds(read_run(path))[-1] == EventKind.STOP
+        return
+    raise AssertionError("no second signal came before the slot was over")
 
 
 def test_a_suspended_process_resynchronises_without_a_burst(tmp_path: Path) -> None:
@@ -224,35 +251,46 @@ def test_a_suspended_process_resynchronises_without_a_burst(tmp_path: Path) -> N
         daemon.process.send_signal(signal.SIGSTOP)
         time.sleep(0.5)
         daemon.process.send_signal(signal.SIGCONT)
-        time.sleep(0.3)
+        (path,) = run_files(tmp_path)
+        wait_for(lambda: most_missed(path) >= 20, "a slot after those that were missed")
         assert daemon.stop() == 0
         assert daemon.told("missed-slots")
         assert daemon.summary["missed_slots"] >= 20
-    (path,) = run_files(tmp_path)
     run = read_run(path)
     check_raster(run)
-    assert np.diff(run.slots["slot"]).max() >= 20
+    assert most_missed(path) >= 20
     assert run.slots["slot"][-1] <= daemon.summary["slots"] + daemon.summary["missed_slots"]
 
 
-def test_a_killed_run_is_kept_and_resumed(tmp_path: Path) -> None:
-    with Macontrol(tmp_path, *RELAXED) as daemon:
+def killed_run(folder: Path) -> tuple[Path, float]:
+    """Kill a run; the file that it leaves, and how long (s) before the end its last slot began."""
+    before = set(run_files(folder))
+    with Macontrol(folder, *RELAXED) as daemon:
         daemon.until("start")
         time.sleep(1.5)
+        (path,) = set(run_files(folder)) - before
+        await_slots(path)
         daemon.process.kill()
         killed = time.monotonic()
         daemon.ends()
-    (first,) = run_files(tmp_path)
+    return path, killed - float(read_run(path).slots["start_s"][-1])
+
+
+def test_a_killed_run_is_kept_and_resumed(tmp_path: Path) -> None:
+    # A machine that was too busy to run the writer for a second is asked once more.
+    tried = [killed_run(tmp_path)]
+    while tried[-1][1] >= 1.0 + 2 * SLOT_S and len(tried) < 3:
+        tried.append(killed_run(tmp_path))
+    first, behind_s = tried[-1]
+    assert behind_s < 1.0 + 2 * SLOT_S, tried
     left = read_run(first)
-    assert len(left.slots["slot"]) > 10
-    assert killed - left.slots["start_s"][-1] < 1.0 + 2 * SLOT_S
     assert EventKind.STOP not in kinds(left)
 
     with Macontrol(tmp_path, *RELAXED, "--slots", "20", "--resume") as daemon:
         assert daemon.ends() == 0
         assert daemon.told("resume")
         assert not daemon.told("survey")
-    (second,) = set(run_files(tmp_path)) - {first}
+    (second,) = set(run_files(tmp_path)) - {path for path, _ in tried}
     run = read_run(second)
     assert run.header.resumed_from == str(first)
     # Slots are numbered on, by the time that has passed.
@@ -304,10 +342,11 @@ def test_a_reader_that_goes_away_hurts_nobody(tmp_path: Path) -> None:
         assert b'"event"' in daemon.process.stdout.readline()
         daemon.process.stdout.close()
         daemon.process.stdout = None
-        time.sleep(1.0)
+        wait_for(lambda: bool(run_files(tmp_path)), "the run file")
+        (path,) = run_files(tmp_path)
+        await_slots(path)
         assert daemon.stop() == 0
         assert daemon.error() == ""
-    (path,) = run_files(tmp_path)
     run = read_run(path)
     assert len(run.slots["slot"]) > 10
     assert kinds(run)[-1] == EventKind.STOP
@@ -489,7 +528,7 @@ def test_the_live_view_draws_and_control_c_ends_all_of_it(tmp_path: Path) -> Non
         assert "reward per slot" in terminal.text
         assert "Lemma 1" in terminal.text
         assert terminal.text.rfind(SHOW_CURSOR) > terminal.text.rfind(HIDE_CURSOR)
-        assert not any(is_running(pid) for pid in view)
+        wait_for(lambda: not any(is_running(pid) for pid in view), "the view's end")
     (path,) = run_files(tmp_path)
     assert kinds(read_run(path))[-1] == EventKind.STOP
 

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +33,8 @@ from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.boards.zaber import VirtualZaber
 from macontrol.sim.channel import Channel
 from macontrol.sim.virtual_bench import VirtualBench
+
+pytestmark = pytest.mark.timeout(300)
 
 CLOCK = WallClock()
 SEED = 3
@@ -68,7 +71,9 @@ actuation_time_s = 0.14
 policy = "epsilon-greedy"  # it never rests: a stall shows in motion only
 epsilon = 1.0
 """
-HOMED_AGAIN = 'homing = "allow"\nrehome_every_s = 6.0'
+HOMED_AGAIN = 'homing = "allow"\nrehome_every_s = 8.0'
+# So long after the slots went on after a homing, the next one is not yet under way.
+FRESH_S = 2.0
 
 
 class Bench:
@@ -211,6 +216,8 @@ class Daemon:
             env=bench.environment,
         )
         self.events: list[dict[str, Any]] = []
+        self._resumed_at_s = -inf
+        """When the slots last went on after a homing."""
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -218,7 +225,9 @@ class Daemon:
     def _read(self) -> None:
         for line in _pipe(self.process.stdout):
             with self._news:
-                self.events.append(json.loads(line))
+                self.events.append(event := json.loads(line))
+                if event["event"] == "missed-slots" and "was being" in event["detail"]:
+                    self._resumed_at_s = CLOCK.now()
                 self._news.notify()
         with self._news:
             self._news.notify()
@@ -226,10 +235,21 @@ class Daemon:
     def await_event(self, kind: str, detail: str = "", *, since: int = 0) -> int:
         """Wait for an event; the number of events so far."""
         with self._news:
-            assert self._news.wait_for(lambda: self._seen(kind, detail, since), 30.0), (
+            assert self._news.wait_for(lambda: self._seen(kind, detail, since), 60.0), (
                 f"no {kind} {detail!r} in {self.events[since:]}"
             )
             return len(self.events)
+
+    def await_time(self) -> None:
+        """Wait until no homing again is near, if there is any: a fault in one is told otherwise."""
+        rehomes = self._bench.config.stage.rehome_every_s != "off"
+        if rehomes and CLOCK.now() - self._resumed_at_s > FRESH_S:
+            self.await_event("missed-slots", "being homed again", since=len(self.events))
+
+    def await_board(self, condition: Callable[[], bool]) -> None:
+        """Wait for something to come true of the board, while the process runs."""
+        wait_until(lambda: condition() or self.process.poll() is not None, 60.0)
+        assert condition(), (self.end(), self.events)
 
     def _seen(self, kind: str, detail: str, since: int) -> bool:
         return any(
@@ -240,7 +260,7 @@ class Daemon:
     def work_on(self) -> None:
         """Wait until the run has rewards of some more slots, however many it needs for that."""
         enough = self._rewards() + 6
-        wait_until(lambda: self._rewards() >= enough, 30.0, every_s=0.2)
+        wait_until(lambda: self._rewards() >= enough, 60.0, every_s=0.2)
 
     def _rewards(self) -> int:
         return int(np.isfinite(read_run(self.run_file).slots["reward"]).sum())
@@ -250,6 +270,7 @@ class Daemon:
 
         If it `is_homed` meanwhile, the slots go on when the antenna is back from its switch.
         """
+        self.await_time()
         since = len(self.events)
         fault()
         for detail in told:
@@ -307,6 +328,7 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     assert isinstance(board, VirtualGrbl)
     daemon = bench.start()
     daemon.await_event("start")
+    daemon.await_time()
     for fragment in (b"\xff\x00\x80", b"ok\r\n", b"<Idle|MPos:\r\n", b"x" * 3000, b"error:7\r\n"):
         board.say(fragment)
         CLOCK.sleep_until(CLOCK.now() + 0.1)
@@ -328,6 +350,7 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
         board.slow_down(0.0)
 
     daemon.strike(slow, "does not answer", is_homed=False)
+    daemon.await_time()
     since = len(daemon.events)
     steps_lost_s = CLOCK.now()
     board.lose_steps(1.0)
@@ -411,16 +434,16 @@ def test_a_signal_while_a_grbl_stage_is_connected_homed_or_recovered_stops_it_at
     board.reset_on_open = False
     board.hang()
     daemon = bench.start()
-    wait_until(lambda: board._wire.is_open)
+    daemon.await_board(lambda: board._wire.is_open)
     daemon.process.send_signal(number)
     assert daemon.end() == (0, "")
     board.reset()
     board.reset_on_open = True
 
     daemon = bench.start()
-    wait_until(lambda: board.state == "Home")
+    daemon.await_board(lambda: board.state == "Home")
     daemon.process.send_signal(number)
-    wait_until(lambda: board.state == "Alarm", 3.0)
+    wait_until(lambda: board.state == "Alarm")
     assert bench.still(2.0) < 2.0
     assert bench.true_mm() > 20.0
     assert daemon.end() == (0, "")
@@ -429,9 +452,9 @@ def test_a_signal_while_a_grbl_stage_is_connected_homed_or_recovered_stops_it_at
     daemon = bench.start()
     daemon.await_event("start")
     board.reset()
-    wait_until(lambda: board.state == "Home")
+    daemon.await_board(lambda: board.state == "Home")
     daemon.process.send_signal(number)
-    wait_until(lambda: board.state == "Alarm", 3.0)
+    wait_until(lambda: board.state == "Alarm")
     assert bench.still(2.0) < 2.0
     assert bench.true_mm() > 0.1
     assert daemon.end() == (0, "")
@@ -445,9 +468,9 @@ def test_a_signal_while_a_zaber_stage_is_homed_stops_it_at_once(
     device = bench.virtual.stage
     assert isinstance(device, VirtualZaber)
     daemon = bench.start()
-    wait_until(lambda: "home" in device.lines)
+    daemon.await_board(lambda: "home" in device.lines)
     daemon.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: "NI" in device.flags, 3.0)
+    wait_until(lambda: "NI" in device.flags)
     assert bench.still(2.0) < 2.0
     assert bench.true_mm() > 20.0
     assert daemon.end() == (0, "")

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -33,7 +34,7 @@ from macontrol.serial_bench import SerialBench
 from macontrol.sim.boards.grbl import VirtualGrbl
 from macontrol.sim.virtual_radio import VirtualRadio
 
-pytestmark = pytest.mark.any_user
+pytestmark = [pytest.mark.any_user, pytest.mark.timeout(300)]
 
 SLOT_S, ACTUATION_S, GUARD_S = 0.25, 0.13, 0.01
 PERIOD_S, NOISE = 3.0, 1e-4
@@ -88,28 +89,79 @@ class Controller:
             text=True,
             env=os.environ | places,
         )
+        self.events: list[dict[str, Any]] = []
 
     def follow(self, *deeds: tuple[float, Callable[[], None]]) -> tuple[Run, str]:
         """What it recorded, and what it said at its end."""
+        return self.accompany(lambda: self._do(deeds))
+
+    def accompany(self, deed: Callable[[], None]) -> tuple[Run, str]:
+        """The same, with something that is done once slots are run, and may await events."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
+        doing = Doing(deed, self.process.kill)
         with self.process:
             try:
                 for line in self.process.stdout:
-                    if json.loads(line)["event"] == "start":
-                        self._do(deeds)
+                    self.events.append(event := json.loads(line))
+                    if event["event"] == "start":
+                        doing.start()
                 errors = self.process.stderr.read()
-                self.process.wait(10.0)
+                self.process.wait(60.0)
             finally:
                 self.process.kill()
+        doing.end()
         assert self.file.exists(), errors
         return read_run(self.file), errors
+
+    def await_event(self, kind: EventKind, detail: str = "", *, more_than: int = 0) -> None:
+        def is_told() -> bool:
+            told = [e for e in self.events if e["event"] == kind and detail in e.get("detail", "")]
+            return len(told) > more_than
+
+        wait_until(lambda: is_told() or self.process.poll() is not None)
+        assert is_told(), f"no {kind} {detail!r} in {self.events}"
+
+    def await_rewards(self, count: int, since_s: float = 0.0) -> None:
+        """Wait until so many slots that began after a moment have a reward in the run file."""
+
+        def are_in() -> bool:
+            slots = read_run(self.file).slots
+            return int(np.isfinite(slots["reward"][slots["start_s"] > since_s]).sum()) >= count
+
+        wait_until(are_in, every_s=0.2)
 
     def _do(self, deeds: tuple[tuple[float, Callable[[], None]], ...]) -> None:
         begun = time.monotonic()
         for moment, deed in deeds:
             time.sleep(max(0.0, begun + moment - time.monotonic()))
             deed()
+
+
+class Doing:
+    """Something that is done beside; if it goes wrong, all is broken off and it shows."""
+
+    def __init__(self, deed: Callable[[], None], break_off: Callable[[], None]) -> None:
+        self._deed = deed
+        self._break_off = break_off
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._deed()
+        except BaseException as error:
+            self._error = error
+            self._break_off()
+
+    def end(self) -> None:
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 def reward_of(start_s: float) -> float:
@@ -149,7 +201,7 @@ def _end_at_once(controller: Controller) -> None:
 def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
-    controller = Controller(tmp_path, stage, radio.address, "--slots", "48")
+    controller = Controller(tmp_path, stage, radio.address, "--slots", "60")
     run, errors = controller.follow(
         (0.8, lambda: radio.clip(0.5)),
         (2.3, lambda: radio.lose(0.1)),
@@ -213,7 +265,7 @@ def test_a_radio_that_drops_its_client_in_the_survey_is_waited_for(
 ) -> None:
     survey = ("--set", "survey.samples=8", "--set", "physical.region_length=0.1")
     controller = Controller(tmp_path, stage, radio.address, "--slots", "4", *survey)
-    wait_until(lambda: radio.clients == 1, 30.0)
+    wait_until(lambda: radio.clients == 1)
     time.sleep(1.0)
     radio.drop()
     run, errors = controller.follow()
@@ -278,14 +330,26 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
     def power(_: float) -> float:
         return 30 * NOISE if is_on[0] else 0.0
 
+    switched: list[float] = []
     with VirtualRadio(power, noise_power=NOISE, block_bytes=16_384) as radio:
         wrong = ("--set", "probe.noise_floor=-37")
-        controller = Controller(tmp_path, stage, radio.address, "--slots", "40", *wrong)
-        run, errors = controller.follow(
-            (2.5, lambda: is_on.__setitem__(0, False)),
-            (3.0, lambda: controller.process.send_signal(signal.SIGUSR1)),
-            (5.0, lambda: is_on.__setitem__(0, True)),
-        )
+        controller = Controller(tmp_path, stage, radio.address, *wrong)
+
+        def switch(on: bool) -> None:
+            is_on[0] = on
+            switched.append(time.monotonic())
+
+        def ask() -> None:
+            controller.await_rewards(6)
+            switch(False)
+            time.sleep(0.5)
+            controller.process.send_signal(signal.SIGUSR1)
+            controller.await_event(EventKind.NOISE_FLOOR, "measured again")
+            switch(True)
+            controller.await_rewards(10, since_s=time.monotonic())
+            controller.process.terminate()
+
+        run, errors = controller.accompany(ask)
     assert controller.process.returncode == 0, errors
     given, told = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
     assert given.value == pytest.approx(-37.0)
@@ -294,8 +358,9 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
     slots = run.slots
     assert "noise-floor" in set(slots["invalid"]), "slots meanwhile have no reward"
     share = 1 - ACTUATION_S / SLOT_S
-    before = slots["reward"][slots["start_s"] < slots["start_s"][0] + 2.0]
-    after = slots["reward"][slots["start_s"] > slots["start_s"][0] + 5.5]
+    off_s, on_s = switched
+    before = slots["reward"][slots["start_s"] < off_s - SLOT_S]
+    after = slots["reward"][slots["start_s"] > on_s + SLOT_S]
     floor = 10**-3.7
     expected = share * log2(1 + (31 * NOISE - floor) / floor)
     assert np.nanmedian(before) == pytest.approx(expected, abs=0.05)
@@ -305,25 +370,46 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
 def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_floor(
     tmp_path: Path, stage: VirtualGrbl
 ) -> None:
-    """Muted from 1.5 s to 4 s of the run, then asked for the noise floor while it transmits."""
+    """Muted for 2.5 s of the run, then asked for the noise floor while it transmits."""
+    switched: list[float] = []
     with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
         few = ("--set", "probe.no_signal_slots=4", "--set", "probe.noise_floor_s=0.3")
-        controller = Controller(tmp_path, stage, radio.address, "--slots", "24", *few)
-        run, errors = controller.follow(
-            (1.5, lambda: setattr(radio, "transmitting", False)),
-            (4.0, lambda: setattr(radio, "transmitting", True)),
-            (4.7, lambda: controller.process.send_signal(signal.SIGUSR1)),
-        )
+        controller = Controller(tmp_path, stage, radio.address, *few)
+
+        def switch(on: bool) -> None:
+            radio.transmitting = on
+            switched.append(time.monotonic())
+
+        def mute_and_ask() -> None:
+            controller.await_rewards(4)
+            switch(False)
+            time.sleep(2.5)
+            controller.await_event(EventKind.NO_SIGNAL)
+            switch(True)
+            controller.await_event(EventKind.RECOVERY, "the signal is back")
+            controller.process.send_signal(signal.SIGUSR1)
+            controller.await_event(EventKind.NOISE_FLOOR, "keeping the previous")
+            controller.await_rewards(2, since_s=time.monotonic())
+            controller.process.terminate()
+
+        run, errors = controller.accompany(mute_and_ask)
     assert controller.process.returncode == 0, errors
-    lost = run.slots["invalid"] == "no-signal"
-    assert 9 <= np.count_nonzero(lost) <= 13, "also those before it was recognised, and both ends"
+    off_s, on_s = switched
+    start, why = run.slots["start_s"], run.slots["invalid"]
+    muted = (start > off_s) & (start + SLOT_S < on_s)
+    assert np.isnan(run.slots["reward"][muted]).all(), "also those before it was recognised"
+    lost = why == "no-signal"
+    # On a busy machine a slot may have no reward for another reason, too.
+    assert np.count_nonzero(lost & muted) >= max(4, np.count_nonzero(muted) / 2)
+    assert not lost[(start < off_s - 2 * SLOT_S) | (start > on_s + 3 * SLOT_S)].any(), "both ends"
     rewards = run.slots["reward"][~np.isnan(run.slots["reward"])]
     whole = (1 - ACTUATION_S / SLOT_S) * log2(1 + 30)
     assert rewards == pytest.approx(whole, abs=0.1), "none of a slot in which it was switched"
     kinds = [event.kind for event in run.events]
     assert kinds.count(EventKind.NO_SIGNAL) == 1
-    back = [e for e in run.events if e.kind is EventKind.RECOVERY]
-    assert [event.detail for event in back] == ["the signal is back"]
+    back = [e.detail for e in run.events if e.kind is EventKind.RECOVERY]
+    # On a busy machine a stage or a radio may come back as well.
+    assert [detail for detail in back if "works again" not in detail] == ["the signal is back"]
     used, floor = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
     assert used.value == pytest.approx(-40.0, abs=0.3), "for a run that continues this one"
     assert floor.value is None

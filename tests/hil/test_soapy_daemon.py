@@ -10,25 +10,28 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import log2, nan
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 import pytest
 from sound import NOISE, RATE, Player, lend_soapy, needs_sound, sound_server
+from waiting import wait_until
 
 from macontrol.controller.clock import WallClock
 from macontrol.controller.runfile.reader import read_run
 from macontrol.sim.boards.grbl import VirtualGrbl
 
-pytestmark = [pytest.mark.any_user, *needs_sound]
+pytestmark = [pytest.mark.any_user, pytest.mark.timeout(300), *needs_sound]
 
 SLOT_S, ACTUATION_S = 0.25, 0.13
 LOUD, FAINT = 0.1, 0.02
-SLOTS = 40
+# So many slots with a reward are waited for, at either level.
+ENOUGH = 14
 # What was played is heard after its buffers; around a change both levels are in a slot.
 CHANGE_S = (-0.5, 2.0)
 BENCH = ["--backend", "serial", "--preset", "lab-2g4-grbl", "--probe", "soapy:driver=audio"]
@@ -66,22 +69,45 @@ def macontrol(*words: str, environment: dict[str, str]) -> subprocess.Popen[str]
     )
 
 
-def follow(output: IO[str], player: Player) -> tuple[float, float]:
+def follow(process: subprocess.Popen[str], player: Player, file: Path) -> tuple[float, float]:
     """Switch the transmitter on when it is asked for, and to faint in the middle of the run.
 
     The noise floor that it measured, and when the transmitter became faint.
     """
-    floor, faint_at_s = nan, nan
-    for line in output:
+    assert process.stdout is not None
+    floor, faint_at_s = nan, [nan]
+
+    def become_faint() -> None:
+        try:
+            await_rewards(file, lambda start_s: start_s > 0)
+            time.sleep(-CHANGE_S[0])
+            player.amplitude, faint_at_s[0] = FAINT, time.monotonic()
+            await_rewards(file, lambda start_s: start_s > faint_at_s[0] + CHANGE_S[1])
+        finally:
+            process.terminate()
+
+    changing = threading.Thread(target=become_faint)
+    for line in process.stdout:
         event = json.loads(line)
         if found := re.search(r"noise floor (\S+) dBFS", event.get("detail", "")):
             floor = 10 ** (float(found[1]) / 10)
         if "switch the transmitter on" in event.get("detail", ""):
             player.amplitude = LOUD
         if event["event"] == "start":
-            time.sleep(SLOTS / 2 * SLOT_S)
-            player.amplitude, faint_at_s = FAINT, time.monotonic()
-    return floor, faint_at_s
+            changing.start()
+    if changing.ident is not None:
+        changing.join()
+    return floor, faint_at_s[0]
+
+
+def await_rewards(file: Path, is_meant: Callable[[Any], Any]) -> None:
+    """Wait until enough slots have a reward, of those that are meant by when they began."""
+
+    def are_in() -> bool:
+        slots = read_run(file).slots
+        return int(np.isfinite(slots["reward"][is_meant(slots["start_s"])]).sum()) >= ENOUGH
+
+    wait_until(are_in, every_s=0.2)
 
 
 def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
@@ -91,14 +117,13 @@ def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
     rail = {110: 12000.0, 120: 2000.0, 130: 320.0}
     try:
         with VirtualGrbl(WallClock(), settings=rail) as stage:
-            options = ["--port", stage.port, "--yes", "--slots", str(SLOTS), "--run", str(file)]
+            options = ["--port", stage.port, "--yes", "--run", str(file)]
             with macontrol("--log", "json", *options, environment=environment) as process:
-                assert process.stdout is not None
                 assert process.stderr is not None
                 try:
-                    floor, faint_at_s = follow(process.stdout, player)
+                    floor, faint_at_s = follow(process, player, file)
                     errors = process.stderr.read()
-                    process.wait(10.0)
+                    process.wait(60.0)
                 finally:
                     process.kill()
             assert process.returncode == 0, errors

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from macontrol import daemon as daemon_module
-from macontrol import starting_point
+from macontrol import starting_point, stop_signals
 from macontrol.cli import main
 from macontrol.config import Config, load_config
 from macontrol.config.errors import HardwareError, MacontrolError, UsageError
@@ -790,14 +790,17 @@ class TestSignals:
         finally:
             signal.signal(signal.SIGHUP, before)
 
-    def test_what_shall_stop_is_called_at_once_if_the_signal_has_come(self) -> None:
+    def test_what_shall_stop_is_called_at_once_if_the_signal_has_come(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         called: list[int] = []
+        monkeypatch.setattr(stop_signals, "_DEBOUNCE_S", 60.0)
         with StopSignals() as signals:
             os.kill(os.getpid(), signal.SIGTERM)
             signals.on_stop(lambda: called.append(1))
             assert called == [1]
             os.kill(os.getpid(), signal.SIGTERM)  # at once, as `timeout` does: not a second wish
-            time.sleep(0.1)
+            monkeypatch.setattr(stop_signals, "_DEBOUNCE_S", 0.0)
             with pytest.raises(ForcedStop), suppress(Exception):  # no handler of errors keeps it
                 os.kill(os.getpid(), signal.SIGTERM)
 

@@ -51,7 +51,7 @@ def server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 def stream_to(address: str, **changes: Any) -> RtlTcpStream:
-    defaults: dict[str, Any] = {"address": address, "connect_timeout_s": 0.6, "silence_s": 0.5}
+    defaults: dict[str, Any] = {"address": address, "connect_timeout_s": 30.0, "silence_s": 30.0}
     return RtlTcpStream(probe_settings(**(defaults | changes)), WallClock())
 
 
@@ -122,7 +122,7 @@ def test_a_header_that_stops_half_way_is_named_in_time() -> None:
     with server(talk) as address:
         started = time.monotonic()
         with pytest.raises(ProbeError, match="only 7 bytes"):
-            stream_to(address).open(threading.Event())
+            stream_to(address, connect_timeout_s=0.6).open(threading.Event())
         assert time.monotonic() - started < 5.0
         done.set()
 
@@ -190,7 +190,7 @@ def test_a_busy_server_is_named() -> None:
     radio = VirtualRadio(lambda _: 0.01)
     radio.busy = True
     with radio, pytest.raises(ProbeError, match="busy with another client"):
-        stream_to(radio.address).open(threading.Event())
+        stream_to(radio.address, connect_timeout_s=0.6).open(threading.Event())
 
 
 def test_opening_can_be_stopped() -> None:
@@ -211,7 +211,7 @@ def test_a_silent_server_is_noticed() -> None:
         done.wait(10.0)
 
     with server(talk) as address:
-        stream = stream_to(address)
+        stream = stream_to(address, silence_s=0.5)
         stream.open(threading.Event())
         with pytest.raises(ProbeError, match=r"no samples for 0\.5 s"):
             stream.read(ring_of(), threading.Event())
@@ -298,7 +298,7 @@ class Client:
 
     def run_until_valid(self, wanted: int) -> None:
         """Go on until so many slots from now on have had a valid measurement."""
-        first, until = self.slot, time.monotonic() + 20.0
+        first, until = self.slot, time.monotonic() + 60.0
         while sum(m.valid for slot, m in self.found.items() if slot >= first) < wanted:
             assert time.monotonic() < until, (self.found, self.probe.health())
             self.run(1)
@@ -347,7 +347,7 @@ def test_every_slot_gets_its_own_reward(block_bytes: int) -> None:
     assert (tuning.frequency_hz, tuning.gain_db) == (433.67e6, 20.0)
 
 
-@pytest.mark.parametrize("stall_s", [0.7, 2.0])
+@pytest.mark.parametrize("stall_s", [0.4, 2.0])
 def test_a_server_that_stalls_leads_to_no_stale_reward(stall_s: float) -> None:
     with radio_of() as radio:
         client = Client(radio, silence_s=5.0)
@@ -433,9 +433,9 @@ def test_a_server_that_is_busy_or_wrong_after_a_loss_is_named_and_found_again() 
         radio.drop()
         wait_until(lambda: "not rtl_tcp" in client.probe.health().fault)
         radio.busy = True
-        wait_until(lambda: "busy with another client" in client.probe.health().fault, 20.0)
+        wait_until(lambda: "busy with another client" in client.probe.health().fault)
         radio.busy, radio.header = False, HEADER
-        wait_until(lambda: not client.probe.health().fault, 20.0)
+        wait_until(lambda: not client.probe.health().fault)
         client.epoch = int(client.clock.now() / SLOT_S) + 1 - client.slot
         client.run_until_valid(2)
         client.finish()
@@ -466,14 +466,18 @@ def test_a_server_that_greets_again_but_stays_silent_is_not_back() -> None:
     with radio_of() as radio:
         client = Client(radio, silence_s=0.3)
         client.run_until_valid(1)
-        radio.stall(2.5)
+        radio.stall(600.0)
         radio.drop()
         wait_until(lambda: bool(client.probe.health().fault))
         told = faults_over(client, 1.5)
+        until = time.monotonic() + 60.0
+        while "no samples for 0.3 s" not in told and time.monotonic() < until:
+            told |= faults_over(client, 0.1)
         assert radio.clients >= 2
         assert "no samples for 0.3 s" in told
         assert "" not in told
-        wait_until(lambda: not client.probe.health().fault, 20.0)
+        radio.stall(0.0)
+        wait_until(lambda: not client.probe.health().fault)
         client.finish()
 
 

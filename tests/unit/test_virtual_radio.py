@@ -26,8 +26,8 @@ def radio() -> Iterator[VirtualRadio]:
 
 def connect(radio: VirtualRadio) -> socket.socket:
     host, _, port = radio.address.partition(":")
-    client = socket.create_connection((host, int(port)), 5.0)
-    client.settimeout(5.0)
+    client = socket.create_connection((host, int(port)), 60.0)
+    client.settimeout(60.0)
     return client
 
 
@@ -57,8 +57,8 @@ def test_it_sends_in_real_time_at_the_rate_that_was_set(radio: VirtualRadio) -> 
         wait_until(lambda: radio.tuning.sample_rate_hz == 250_000)
         receive(client, 20_000)
         started = time.monotonic()
-        receive(client, 200_000)
-        assert 0.3 < time.monotonic() - started < 3.0
+        receive(client, 1_000_000)  # two seconds' worth, but for what had come before
+        assert 1.2 < time.monotonic() - started < 15.0
 
 
 def test_it_obeys_commands_even_in_pieces(radio: VirtualRadio) -> None:
@@ -127,7 +127,7 @@ def test_a_second_client_is_connected_but_not_greeted(radio: VirtualRadio) -> No
             with pytest.raises(TimeoutError):
                 second.recv(12)
             first.close()
-            second.settimeout(5.0)
+            second.settimeout(60.0)
             assert receive(second, 4) == b"RTL0"
 
 
