@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from macontrol.config.effects import idle_site_settings, without_effect
-from macontrol.config.errors import ConfigError, DataError
-from macontrol.config.input_file import CONFIG_LIMIT, read_input
-from macontrol.config.rf_plan import PLAN_KEYS
+from macontrol.config.checks.effects import idle_site_settings, without_effect
+from macontrol.config.checks.rf_plan import PLAN_KEYS
+from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
+from macontrol.config.model.errors import ConfigError, DataError
 from macontrol.config.schema import Config
 from macontrol.config.suggestion import cut, did_you_mean, shortened
 

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from macontrol.config.errors import UsageError
-from macontrol.config.rounding import at_most
+from macontrol.config.model.errors import UsageError
+from macontrol.config.model.rounding import at_most
 from macontrol.config.section import Section, Words
 from macontrol.config.suggestion import shortened
 

@@ -8,14 +8,17 @@ otherwise. A value of "auto" is derived from the others, by the property of the 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from macontrol.config.contradictions import contradictions
+from macontrol.config.checks.contradictions import contradictions
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.config.section import Section
 from macontrol.config.stage_settings import StageSettings
+
+if TYPE_CHECKING:
+    from macontrol.config.model.grid import Grid
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 
@@ -244,6 +247,13 @@ class Config(Section):
     def grid_size(self) -> int:
         """G: the number of positions on the grid, both ends of the rail included."""
         return round(self.physical.region_length / self.algorithm.grid_spacing) + 1
+
+    @property
+    def grid(self) -> Grid:
+        """X_g: the positions that a policy may choose."""
+        from macontrol.config.model.grid import Grid  # NumPy is loaded where it is needed
+
+        return Grid(self.physical.region_length, self.grid_size)
 
     @property
     def traversal_slots(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from macontrol.config.errors import HardwareError
+from macontrol.config.model.errors import HardwareError
 
 NO_SIGNAL = "no-signal"
 """The reason of a power at the noise floor …"""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Protocol
 
-from macontrol.config.errors import HardwareError
+from macontrol.config.model.errors import HardwareError
 
 LONGEST_HOMING_S = 1800.0
 """A homing that may take longer than this is a mistake in the settings, unless it is asked for."""

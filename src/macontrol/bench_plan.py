@@ -8,12 +8,12 @@ from __future__ import annotations
 from math import ceil, floor
 
 from macontrol.config import Config
-from macontrol.config.contradictions import fitting_spacing
-from macontrol.config.errors import ConfigError
-from macontrol.config.measuring import shortcoming
-from macontrol.config.rounding import at_least, at_most, close_to
+from macontrol.config.checks.contradictions import fitting_spacing
+from macontrol.config.checks.measuring import shortcoming
+from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.rounding import at_least, at_most, close_to
 from macontrol.hal import StageDescription, StageError
-from macontrol.hal.serial_stage import SerialStage
+from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.slot_plan import SlotPlan, plan_slot
 
 # The latency is measured again at every start: this much more of T_a is suggested.

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from macontrol.config.errors import UsageError
+from macontrol.config.model.errors import UsageError
 from macontrol.config.suggestion import did_you_mean, shortened
 from macontrol.standard_streams import say
 

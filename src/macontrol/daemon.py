@@ -11,35 +11,35 @@ from math import isnan
 from typing import Any
 
 from macontrol.config import Config
-from macontrol.config.errors import MacontrolError, UsageError
+from macontrol.config.model.errors import MacontrolError, UsageError
 from macontrol.config.schema import Physical
-from macontrol.controller.clock import SPIN_S, VirtualClock, WallClock
-from macontrol.controller.guard import Guard
-from macontrol.controller.instance import InstanceLock
-from macontrol.controller.loop import SlotLoop
-from macontrol.controller.moveucb import MoveUCB
-from macontrol.controller.notify import Notifier
-from macontrol.controller.policies import make_policy
-from macontrol.controller.policy import Policy
-from macontrol.controller.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
-from macontrol.controller.record import Event, EventKind
-from macontrol.controller.runfile.resume import Resume
-from macontrol.controller.survey import Survey
-from macontrol.controller.tally import Tally
-from macontrol.controller.theory import Verdict
+from macontrol.controller.host.instance import InstanceLock
+from macontrol.controller.host.notify import Notifier
+from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
+from macontrol.controller.policies.moveucb import MoveUCB
+from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.policies.theory import Verdict
+from macontrol.controller.recording.records import Event, EventKind
+from macontrol.controller.recording.runfile.resume import Resume
+from macontrol.controller.recording.tally import Tally
+from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
+from macontrol.controller.runtime.guard import Guard
+from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.survey.samples import Survey
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock, ProbeError, StageError
-from macontrol.hal.noise_floor import NoiseFloor
-from macontrol.hal.sdr_probe import SdrProbe
+from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
+from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.recorders import EventCounter, Fanout, LockFollower, PositionKeeper
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
 from macontrol.serial_bench import SerialBench, may_home, require_consent
-from macontrol.sim.bench import SimulatedBench
-from macontrol.sim.campaign.regret import MAX_REGRET_SLOTS, regret_of_run
-from macontrol.sim.faults import FaultPlan, FaultyBackend
+from macontrol.sim.bench.faults import FaultPlan, FaultyBackend
+from macontrol.sim.bench.simulated import SimulatedBench
+from macontrol.sim.research.regret import MAX_REGRET_SLOTS, regret_of_run
 from macontrol.starting_point import StartingPoint
 from macontrol.stop_signals import ForcedStop, StopSignals
 

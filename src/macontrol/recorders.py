@@ -5,7 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.recording.records import (
+    Event,
+    EventKind,
+    LateReward,
+    Recorder,
+    SlotRecord,
+)
 
 
 class Fanout(Recorder):

@@ -8,15 +8,15 @@ from contextlib import ExitStack
 from typing import Any
 
 from macontrol.config import Config
-from macontrol.config.errors import InputOutputError
-from macontrol.config.free_space import FreeSpace
-from macontrol.controller.runfile.files import default_run_folder, new_run_path, set_aside
-from macontrol.controller.runfile.header import RunHeader
-from macontrol.controller.runfile.recorder import RunFileRecorder
-from macontrol.controller.runfile.resume import Resume
-from macontrol.controller.survey import Survey
+from macontrol.config.files.free_space import FreeSpace
+from macontrol.config.model.errors import InputOutputError
+from macontrol.controller.recording.runfile.files import default_run_folder, new_run_path, set_aside
+from macontrol.controller.recording.runfile.header import RunHeader
+from macontrol.controller.recording.runfile.recorder import RunFileRecorder
+from macontrol.controller.recording.runfile.resume import Resume
+from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Clock
-from macontrol.hal.traffic_log import TrafficFile
+from macontrol.hal.serial.traffic_log import TrafficFile
 from macontrol.run_options import RunOptions
 
 

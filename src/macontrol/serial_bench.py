@@ -17,21 +17,21 @@ from typing import TypeVar
 
 from macontrol.bench_plan import check_stage
 from macontrol.config import Config
-from macontrol.config.errors import ConfigError
-from macontrol.controller.patience import Patience
-from macontrol.controller.record import EventKind
-from macontrol.controller.survey_walk import measure_once
+from macontrol.config.model.errors import ConfigError
+from macontrol.controller.host.devices import port_identity
+from macontrol.controller.recording.records import EventKind
+from macontrol.controller.runtime.patience import Patience
+from macontrol.controller.survey.walk import measure_once
 from macontrol.hal import Clock, ProbeError, StageError
-from macontrol.hal.devices import port_identity
-from macontrol.hal.grbl import GrblStage
-from macontrol.hal.noise_floor import NoiseFloor, given_floor, implausible_rise
 from macontrol.hal.probe import TONE_LOST
-from macontrol.hal.rtl_tcp import RtlTcpStream
-from macontrol.hal.sdr_probe import IQStream, SdrProbe
-from macontrol.hal.serial_line import TrafficLog
-from macontrol.hal.serial_stage import SerialStage
-from macontrol.hal.soapy import SoapyStream
-from macontrol.hal.zaber import ZaberStage
+from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
+from macontrol.hal.probes.sdr.noise_floor import NoiseFloor, given_floor, implausible_rise
+from macontrol.hal.probes.sdr.probe import IQStream, SdrProbe
+from macontrol.hal.probes.soapy.stream import SoapyStream
+from macontrol.hal.serial.line import TrafficLog
+from macontrol.hal.serial.stage import SerialStage
+from macontrol.hal.stages.grbl.driver import GrblStage
+from macontrol.hal.stages.zaber.driver import ZaberStage
 from macontrol.recorders import FaultReporter
 
 _CONNECT_S = 30.0

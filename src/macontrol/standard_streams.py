@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
-from macontrol.config.errors import InputOutputError
+from macontrol.config.model.errors import InputOutputError
 
 PLAIN_WORDS = "macontrol-plain"
 """The error handler of an encoder that does so."""

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from macontrol.config import Config
-from macontrol.controller.policies import START_FROM_SAMPLES
-from macontrol.controller.runfile.files import default_run_folder, runs_in, runs_named
-from macontrol.controller.runfile.resume import Resume, find_resume_among
-from macontrol.controller.survey import Survey
-from macontrol.controller.survey_file import (
+from macontrol.controller.policies.registry import START_FROM_SAMPLES
+from macontrol.controller.recording.runfile.files import default_run_folder, runs_in, runs_named
+from macontrol.controller.recording.runfile.resume import Resume, find_resume_among
+from macontrol.controller.survey.file import (
     NoSurvey,
     fresh_survey,
     keep_survey,
     kept_survey_path,
 )
-from macontrol.controller.survey_walk import walk_rail
+from macontrol.controller.survey.samples import Survey
+from macontrol.controller.survey.walk import walk_rail
 from macontrol.display.survey_progress import survey_progress
 from macontrol.hal import Backend, Clock
 from macontrol.hal.backend import difference

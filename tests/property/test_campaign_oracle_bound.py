@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config
-from macontrol.sim.campaign.figures.setting import Setting, World
-from macontrol.sim.campaign.jobs import plan_jobs, run_job
+from macontrol.sim.research.figures.setting import Setting, World
+from macontrol.sim.research.jobs import plan_jobs, run_job
 
 WORLDS = st.builds(
     World,

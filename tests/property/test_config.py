@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config, preset_names, preset_text
-from macontrol.config.errors import ConfigError
+from macontrol.config.model.errors import ConfigError
 
 KEYS = [
     f"{section}.{key}"

@@ -7,8 +7,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macontrol.hal.grbl_protocol import Alarm, Banner, Noise, Report, parse
-from macontrol.hal.serial_line import LONGEST_LINE, LineBuffer
+from macontrol.hal.serial.line import LONGEST_LINE, LineBuffer
+from macontrol.hal.stages.grbl.protocol import Alarm, Banner, Noise, Report, parse
 
 
 @given(st.binary(max_size=200))

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watched import WatchedStage
 
-from macontrol.controller.guard import CommandRefusedError, Guard
+from macontrol.controller.runtime.guard import CommandRefusedError, Guard
 from macontrol.hal import Arrival, StageDescription, StageError
+from support.watched import WatchedStage
 
 # Commands to try in the long test; millions take a few seconds each.
 COMMANDS = int(os.environ.get("MACONTROL_GUARD_COMMANDS", "200000"))

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sdr import probe_settings
 
 from macontrol.hal import ProbeError
-from macontrol.hal.iq_ring import IQRing
-from macontrol.hal.power import clipped_share, rate_reward, tone, wideband
-from macontrol.hal.rtl_tcp import Header, RtlTcpStream, parse_header, tuning_commands
+from macontrol.hal.probes.rtl_tcp.stream import Header, RtlTcpStream, parse_header, tuning_commands
+from macontrol.hal.probes.sdr.power import clipped_share, rate_reward, tone, wideband
+from macontrol.hal.probes.sdr.ring import IQRing
+from support.sdr import probe_settings
 
 HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
 RATE = 1000.0

@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import covariance
 
 from macontrol.config import load_config
+from macontrol.config.model.grid import Grid
 from macontrol.config.schema import Kernel
-from macontrol.controller.features import KernelFeatures
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import fringe_periods, kernel_from_config
+from macontrol.controller.policies.features import KernelFeatures
+from macontrol.controller.policies.kernel import fringe_periods, kernel_from_config
+from support.reference import covariance
 
 PAPER = load_config()
 

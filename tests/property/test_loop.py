@@ -12,17 +12,17 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import Kept, ScriptedClock, ScriptedPolicy, ScriptedProbe, ScriptedStage
-from watched import WatchedStage
 
 from macontrol.config import Config
-from macontrol.controller.approach import Approach
-from macontrol.controller.guard import Guard
-from macontrol.controller.loop import SlotLoop
-from macontrol.controller.policy import Decision
-from macontrol.controller.record import EventKind
+from macontrol.controller.policies.policy import Decision
+from macontrol.controller.recording.records import EventKind
+from macontrol.controller.runtime.approach import Approach
+from macontrol.controller.runtime.guard import Guard
+from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.hal import Arrival, Measurement, ProbeError, StageError, StageLostError
-from macontrol.sim.actuator import describe
+from macontrol.sim.world.actuator import describe
+from support.scripted import Kept, ScriptedClock, ScriptedPolicy, ScriptedProbe, ScriptedStage
+from support.watched import WatchedStage
 
 # Loops to try, 150 slots each.
 EXAMPLES = int(os.environ.get("MACONTROL_LOOP_EXAMPLES", "60"))
@@ -34,7 +34,7 @@ ODD = [nan, inf, -inf, 1e308, -1e308, 1e9, -1e9, 0.0, -0.0, 6.0, 6.0000001, -1e-
 def _endless_patience() -> Iterator[None]:
     """Here a stage may be lost as often as chance will have it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("macontrol.controller.recovery._OFTEN_WITHIN_S", 0.0)
+        patch.setattr("macontrol.controller.runtime.recovery._OFTEN_WITHIN_S", 0.0)
         yield
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from macontrol.config import Config, load_config
-from macontrol.sim.oracle import oracle_path, oracle_value
+from macontrol.sim.research.oracle import oracle_path, oracle_value
 
 PAPER = load_config()
 SPACING = 0.125

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config
 from macontrol.config.schema import PolicyName
-from macontrol.controller.policies import make_policy
-from macontrol.controller.survey import Survey
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.survey.samples import Survey
 
 PAPER = load_config()
 POLICIES: tuple[str, ...] = get_args(PolicyName)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import covariance, posterior
 
 from macontrol.config import Config, load_config
-from macontrol.controller.direct import DirectPosterior
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import kernel_from_config
-from macontrol.controller.policies import make_posterior
-from macontrol.controller.posterior import WindowedPosterior
+from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.controller.policies.kernel import kernel_from_config
+from macontrol.controller.policies.posterior import WindowedPosterior
+from macontrol.controller.policies.registry import make_posterior
+from support.reference import covariance, posterior
 
 PAPER = load_config()
 LENGTH = 6.0
@@ -67,7 +66,7 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
     assert isinstance(subject, WindowedPosterior)
     plain = DirectPosterior(
         kernel_from_config(config.kernel),
-        Grid.from_config(config),
+        config.grid,
         sigma_f2=scale,
         ridge=config.algorithm.ridge,
         window=config.algorithm.window,

@@ -15,12 +15,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from run_files import CONFIG, LAST_START, WALL, write_run
 
 from macontrol.commands.export import reward_map, write_arrays, write_events, write_slots
-from macontrol.config.errors import DataError, InputOutputError
-from macontrol.controller.policies import make_policy
-from macontrol.controller.runfile import (
+from macontrol.config.model.errors import DataError, InputOutputError
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.recording.runfile import (
     NoResume,
     OpenRun,
     Resume,
@@ -29,7 +28,8 @@ from macontrol.controller.runfile import (
     read_run,
     set_aside,
 )
-from macontrol.controller.runfile.schema import SLOT_COLUMNS
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
+from support.run_files import CONFIG, LAST_START, WALL, write_run
 
 FILES = int(os.environ.get("MACONTROL_FUZZ_FILES", "240"))
 # Each test tries its share, so that they can run side by side.

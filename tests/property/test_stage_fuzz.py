@@ -6,19 +6,19 @@ import contextlib
 from dataclasses import dataclass
 
 import pytest
-from fuzzed import ZABER_REPLIES, FuzzedGrbl, FuzzedLine, FuzzedZaber, Noise
-from grbl_bench import BANNER, BUILD, LOCKED, status
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stage_desk import stage_settings
-from zaber_bench import summed, zaber_settings
 
-from macontrol.config.errors import MacontrolError
+from macontrol.config.model.errors import MacontrolError
 from macontrol.config.stage_settings import StageSettings
-from macontrol.controller.clock import VirtualClock
-from macontrol.hal.grbl import GrblStage
-from macontrol.hal.serial_stage import SerialStage
-from macontrol.hal.zaber import ZaberStage
+from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.hal.serial.stage import SerialStage
+from macontrol.hal.stages.grbl.driver import GrblStage
+from macontrol.hal.stages.zaber.driver import ZaberStage
+from support.fuzzed import ZABER_REPLIES, FuzzedGrbl, FuzzedLine, FuzzedZaber, Noise
+from support.grbl_bench import BANNER, BUILD, LOCKED, status
+from support.stage_desk import stage_settings
+from support.zaber_bench import summed, zaber_settings
 
 
 @dataclass(frozen=True)

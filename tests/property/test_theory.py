@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import covariance, log_det_gain, posterior
 
 from macontrol.config import load_config
-from macontrol.controller.features import kernel_features
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import kernel_from_config
-from macontrol.controller.theory import information_gain
-from macontrol.sim.campaign.episode import play
-from macontrol.sim.rewardmap import RewardMap
+from macontrol.config.model.grid import Grid
+from macontrol.controller.policies.features import kernel_features
+from macontrol.controller.policies.kernel import kernel_from_config
+from macontrol.controller.policies.theory import information_gain
+from macontrol.sim.research.episode import play
+from macontrol.sim.world.rewardmap import RewardMap
+from support.reference import covariance, log_det_gain, posterior
 
 PAPER = load_config()
 STEPS = 60

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import get_args
 
-from fuzzed import ZABER_REPLIES, FuzzedZaber
 from hypothesis import given
 from hypothesis import strategies as st
-from zaber_bench import summed, zaber_settings
 
-from macontrol.config.errors import MacontrolError
-from macontrol.controller.clock import VirtualClock
-from macontrol.hal.zaber import ZaberStage
-from macontrol.hal.zaber_protocol import Message, Reply, parse
+from macontrol.config.model.errors import MacontrolError
+from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.hal.stages.zaber.driver import ZaberStage
+from macontrol.hal.stages.zaber.protocol import Message, Reply, parse
+from support.fuzzed import ZABER_REPLIES, FuzzedZaber
+from support.zaber_bench import summed, zaber_settings
 
 
 @given(st.binary(max_size=200))

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import StationaryKernel, kernel_from_config
-from macontrol.controller.moveucb import MoveUCB, Posterior
-from macontrol.controller.policies import make_policy
-from macontrol.controller.policy import Decision
-from macontrol.controller.survey import Survey
-from macontrol.sim.rewardmap import simulate_map
+from macontrol.config.model.grid import Grid
+from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
+from macontrol.controller.policies.moveucb import MoveUCB, Posterior
+from macontrol.controller.policies.policy import Decision
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.survey.samples import Survey
+from macontrol.sim.world.rewardmap import simulate_map
 
 Array = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ class World:
     def __init__(self, config: Config, *, seed: int, slots: int) -> None:
         simulated = simulate_map(config, seed, slots)
         self.survey = Survey(simulated.survey_position, simulated.survey_reward)
-        self._points = Grid.from_config(config).points
+        self._points = config.grid.points
         self._reward = simulated.reward
         self._noise = simulated.noise
 
@@ -142,7 +142,7 @@ class _Peer:
         self._sigma_f2 = sigma_f2
         self._posterior = self._policy.posterior = make(
             kernel_from_config(config.kernel),
-            Grid.from_config(config),
+            config.grid,
             sigma_f2=sigma_f2,
             ridge=algorithm.ridge,
             window=algorithm.window,

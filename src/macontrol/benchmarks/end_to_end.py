@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.config.atomic_file import regular_target
-from macontrol.config.errors import InputOutputError, MacontrolError
-from macontrol.controller.runfile import Run, read_run
+from macontrol.config.files.atomic_file import regular_target
+from macontrol.config.model.errors import InputOutputError, MacontrolError
+from macontrol.controller.recording.runfile import Run, read_run
 from macontrol.helper_process import python_module
-from macontrol.sim.campaign.episode import play
-from macontrol.sim.channel import Channel
-from macontrol.sim.rewardmap import simulate_map
+from macontrol.sim.research.episode import play
+from macontrol.sim.world.channel import Channel
+from macontrol.sim.world.rewardmap import simulate_map
 
 Floats = NDArray[np.float64]
 

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config.errors import HardwareError, MacontrolError
-from macontrol.controller.realtime import PRIORITY
-from macontrol.controller.record import EventKind
-from macontrol.controller.runfile import Run, read_run
+from macontrol.config.model.errors import HardwareError, MacontrolError
+from macontrol.controller.host.realtime import PRIORITY
+from macontrol.controller.recording.records import EventKind
+from macontrol.controller.recording.runfile import Run, read_run
 from macontrol.helper_process import python_module
 
 QUANTILES = (50.0, 99.0, 99.9)

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from macontrol.benchmarks.decisions import Player, World, no_garbage_collection
 from macontrol.config import Config
-from macontrol.controller.direct import DirectPosterior
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import kernel_from_config
+from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.controller.policies.kernel import kernel_from_config
 
 READINGS = 100
 _STATM = Path("/proc/self/statm")
@@ -100,7 +99,7 @@ def _errors(
     sigma_f2 = world.survey.sigma_f2(config)
     direct = DirectPosterior(
         kernel_from_config(config.kernel),
-        Grid.from_config(config),
+        config.grid,
         sigma_f2=sigma_f2,
         ridge=config.algorithm.ridge,
         window=config.algorithm.window,

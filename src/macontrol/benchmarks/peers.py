@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import StationaryKernel
+from macontrol.config.model.grid import Grid
+from macontrol.controller.policies.kernel import StationaryKernel
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
 from macontrol.benchmarks.peers import FromScratch
-from macontrol.controller.kernel import StationaryKernel
+from macontrol.controller.policies.kernel import StationaryKernel
 
 Array = NDArray[np.float64]
 

@@ -38,7 +38,7 @@ from macontrol.commands.shared_arguments import (
     positive_int,
     seed_number,
 )
-from macontrol.config.errors import UsageError
+from macontrol.config.model.errors import UsageError
 from macontrol.standard_streams import is_terminal
 
 SUMMARY = "the serial backend on the virtual bench beside the simulated one"

@@ -38,7 +38,7 @@ from macontrol.benchmarks.peers import ScipyPosterior
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config, load_config
 from macontrol.config.suggestion import pip_install
-from macontrol.controller.direct import DirectPosterior
+from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.standard_streams import is_terminal
 
 SUMMARY = "how long one decision takes, and against SciPy and scikit-learn"

@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from macontrol.commands.bench_doctor import BenchDoctor, Finding, Verdict
 from macontrol.commands.check_theory import theory_table
 from macontrol.commands.shared_arguments import (
     BY_BACKEND,
@@ -29,23 +28,23 @@ from macontrol.commands.shared_arguments import (
     bench_config_from,
 )
 from macontrol.config import Config, overrides_without_effect
-from macontrol.config.errors import ConfigError, HardwareError
-from macontrol.config.measuring import interval_s, measured_s, shortcoming
-from macontrol.config.rf_plan import describe_plan, has_radio
-from macontrol.controller.clock import WallClock
-from macontrol.controller.direct import DirectPosterior
-from macontrol.controller.features import kernel_features
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import kernel_from_config
-from macontrol.controller.policies import make_policy
-from macontrol.controller.policy import Policy
-from macontrol.controller.survey import Survey
+from macontrol.config.checks.measuring import interval_s, measured_s, shortcoming
+from macontrol.config.checks.rf_plan import describe_plan, has_radio
+from macontrol.config.model.errors import ConfigError, HardwareError
+from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.controller.policies.features import kernel_features
+from macontrol.controller.policies.kernel import kernel_from_config
+from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.runtime.clock import WallClock
+from macontrol.controller.survey.samples import Survey
+from macontrol.doctor.bench import BenchDoctor, Finding, Verdict
 from macontrol.hal import Clock
-from macontrol.hal.rtl_tcp import WIDEST_HZ
-from macontrol.hal.serial_line import TrafficLog
-from macontrol.hal.traffic_log import TrafficFile
-from macontrol.hal.tuner_range import refuse_beyond
-from macontrol.sim.channel import survey_rewards
+from macontrol.hal.probes.rtl_tcp.stream import WIDEST_HZ
+from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
+from macontrol.hal.serial.line import TrafficLog
+from macontrol.hal.serial.traffic_log import TrafficFile
+from macontrol.sim.world.channel import survey_rewards
 
 _STYLES: dict[Verdict, str] = {"pass": "green", "note": "yellow", "FAIL": "bold red", "skip": "dim"}
 _TIMED_SLOTS = 1000
@@ -136,7 +135,7 @@ def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficL
 
 def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """How long observing and deciding take here, with a full window."""
-    grid, position = Grid.from_config(config), policy.start_position
+    grid, position = config.grid, policy.start_position
     warm_up = min(config.algorithm.window, 300)
     slots = _TIMED_SLOTS if not _is_direct(policy) else 20
     times = np.empty(slots)
@@ -226,6 +225,6 @@ def _kernel_rows(config: Config) -> list[tuple[str, str]]:
         rows.append(("fringe periods", f"{periods} wavelengths{derived}"))
         derived = " (from the angular spread)" if given.fringe_damping == "auto" else ""
         rows.append(("fringe damping", f"{fringes[0].length:.4g} wavelengths{derived}"))
-    rank = kernel_features(kernel, Grid.from_config(config)).rank
+    rank = kernel_features(kernel, config.grid).rank
     rows.append(("numerical rank", f"{rank} of {config.grid_size} positions"))
     return rows

@@ -15,18 +15,17 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from macontrol.config import Config
-from macontrol.controller.features import kernel_features
-from macontrol.controller.grid import Grid
-from macontrol.controller.kernel import StationaryKernel, kernel_from_config
-from macontrol.controller.survey import Survey
-from macontrol.controller.theory import (
+from macontrol.controller.policies.features import kernel_features
+from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
+from macontrol.controller.policies.theory import (
     balanced_margin,
     confidence_beta,
     information_gain,
     surface_bound,
     switch_cost,
 )
-from macontrol.sim.channel import reward_rows
+from macontrol.controller.survey.samples import Survey
+from macontrol.sim.world.channel import reward_rows
 
 Array = NDArray[np.float64]
 
@@ -62,7 +61,7 @@ def theory_constants(config: Config, survey: Survey) -> TheoryConstants:
     """Compute the constants for a config, with the survey's output scale σ_f."""
     algorithm, horizon = config.algorithm, config.run.horizon
     kernel, sigma_f2 = kernel_from_config(config.kernel), survey.sigma_f2(config)
-    features = kernel_features(kernel, Grid.from_config(config))
+    features = kernel_features(kernel, config.grid)
     gamma_w = information_gain(features, algorithm.window, sigma_f2=sigma_f2, ridge=algorithm.ridge)
     norm_bound = posterior_norm(kernel, survey, sigma_f2=sigma_f2, ridge=algorithm.ridge)
     beta = confidence_beta(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Sized
 from rich.console import Console
 from rich.text import Text
 
-from macontrol.hal.devices import (
+from macontrol.controller.host.devices import (
     Access,
     Process,
     RadioServer,
@@ -23,7 +23,7 @@ from macontrol.hal.devices import (
     find_usb_radios,
 )
 from macontrol.hal.probe import ProbeError
-from macontrol.hal.soapy import find_radios, installed_modules, load_soapy
+from macontrol.hal.probes.soapy.stream import find_radios, installed_modules, load_soapy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config
-from macontrol.config.atomic_file import atomic_file, atomic_text
-from macontrol.config.errors import DataError, InputOutputError, UsageError
-from macontrol.controller.record import Event
-from macontrol.controller.runfile import OpenRun
-from macontrol.controller.runfile.schema import SLOT_COLUMNS
-from macontrol.sim.rewardmap import RewardMap, simulate_map
+from macontrol.config.files.atomic_file import atomic_file, atomic_text
+from macontrol.config.model.errors import DataError, InputOutputError, UsageError
+from macontrol.controller.recording.records import Event
+from macontrol.controller.recording.runfile import OpenRun
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
+from macontrol.sim.world.rewardmap import RewardMap, simulate_map
 
 MAP_LIMIT_BYTES = 2 << 30
 SIMULATED_BACKEND = "sim"

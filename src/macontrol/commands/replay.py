@@ -27,12 +27,12 @@ from macontrol.commands.shared_arguments import (
     seed_number,
 )
 from macontrol.config import Config, differing_keys
-from macontrol.config.atomic_file import atomic_text
-from macontrol.config.errors import DataError
-from macontrol.controller.theory import Verdict
-from macontrol.sim.campaign.episode import Episode, play
-from macontrol.sim.oracle import oracle_value
-from macontrol.sim.rewardmap import RewardMap, load_map, map_config
+from macontrol.config.files.atomic_file import atomic_text
+from macontrol.config.model.errors import DataError
+from macontrol.controller.policies.theory import Verdict
+from macontrol.sim.research.episode import Episode, play
+from macontrol.sim.research.oracle import oracle_value
+from macontrol.sim.world.rewardmap import RewardMap, load_map, map_config
 
 LIVE_SECTIONS = ("timing", "stage", "probe")
 """What a replay does not read."""
@@ -124,7 +124,7 @@ def write_slots(file: TextIO, episode: Episode) -> None:
 
 def _plot(path: Path, config: Config, world: RewardMap, episode: Episode) -> None:
     with plotting():
-        from macontrol.sim.campaign.plots.episode import draw_episode
+        from macontrol.sim.research.plots.episode import draw_episode
     draw_episode(path, config, world, episode)
 
 

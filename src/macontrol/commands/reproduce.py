@@ -20,22 +20,22 @@ from rich.table import Table
 
 from macontrol.commands.shared_arguments import positive_int, seed_number
 from macontrol.config import load_config
-from macontrol.config.errors import UsageError
+from macontrol.config.model.errors import UsageError
 from macontrol.config.suggestion import pip_install
-from macontrol.sim.campaign.bars import (
+from macontrol.sim.research.bars import (
     FULL_REALIZATIONS,
     FULL_SLOTS,
     Line,
     is_comparable,
     table,
 )
-from macontrol.sim.campaign.executor import available_cores, dask_cluster, process_pool
-from macontrol.sim.campaign.figures import FIGURES, Setting
-from macontrol.sim.campaign.figures.outcome import CHANGED_SETTINGS
-from macontrol.sim.campaign.report import write_numbers, write_summary
-from macontrol.sim.campaign.runner import complete
-from macontrol.sim.campaign.store import Results
-from macontrol.sim.campaign.tasks import Play, Task
+from macontrol.sim.research.executor import available_cores, dask_cluster, process_pool
+from macontrol.sim.research.figures import FIGURES, Setting
+from macontrol.sim.research.figures.outcome import CHANGED_SETTINGS
+from macontrol.sim.research.report import write_numbers, write_summary
+from macontrol.sim.research.runner import complete
+from macontrol.sim.research.store import Results
+from macontrol.sim.research.tasks import Play, Task
 from macontrol.standard_streams import is_terminal
 
 LEAST_SLOTS = 100
@@ -140,7 +140,7 @@ def main(arguments: argparse.Namespace) -> int:
     for name, outcome in outcomes.items():
         written += write_numbers(arguments.out, name, outcome)
         if not arguments.no_plots:
-            from macontrol.sim.campaign.plots import draw
+            from macontrol.sim.research.plots import draw
 
             written += draw(arguments.out, name, outcome)
     lines = table(outcomes, comparable=is_comparable(setting))

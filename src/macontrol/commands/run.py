@@ -14,13 +14,13 @@ from macontrol.commands.shared_arguments import (
     positive_number,
     seed_number,
 )
-from macontrol.config.atomic_file import regular_target
-from macontrol.config.errors import UsageError
+from macontrol.config.files.atomic_file import regular_target
+from macontrol.config.model.errors import UsageError
 from macontrol.config.suggestion import shortened
-from macontrol.controller.runfile.lock import NOT_THERE
+from macontrol.controller.recording.runfile.lock import NOT_THERE
 from macontrol.display.log_format import LOG_FORMATS
 from macontrol.run_options import RunOptions
-from macontrol.sim.faults import DEFAULT_FAULT_RATE
+from macontrol.sim.bench.faults import DEFAULT_FAULT_RATE
 
 _LONGEST_NAME = 60
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from macontrol.config import Config, load_config, preset_names
-from macontrol.config.errors import UsageError
+from macontrol.config.model.errors import UsageError
 from macontrol.config.probe_settings import parse_probe_option
 from macontrol.config.schema import LARGEST_HORIZON, LARGEST_SEED, PolicyName
 from macontrol.config.suggestion import pip_install, shortened

@@ -18,8 +18,8 @@ from macontrol.commands.shared_arguments import (
     positive_int,
     seed_number,
 )
-from macontrol.config.errors import UsageError
-from macontrol.sim.rewardmap import simulate_map, variation_budget
+from macontrol.config.model.errors import UsageError
+from macontrol.sim.world.rewardmap import simulate_map, variation_budget
 
 _LARGEST_GIB = 4
 

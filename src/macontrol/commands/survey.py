@@ -28,19 +28,19 @@ from macontrol.commands.shared_arguments import (
     seed_number,
 )
 from macontrol.config import Config
-from macontrol.config.atomic_file import check_output
-from macontrol.config.free_space import FreeSpace
-from macontrol.controller.clock import VirtualClock, WallClock
-from macontrol.controller.instance import InstanceLock
-from macontrol.controller.survey import Survey
-from macontrol.controller.survey_file import keep_survey, save_survey
-from macontrol.controller.survey_walk import walk_rail
+from macontrol.config.files.atomic_file import check_output
+from macontrol.config.files.free_space import FreeSpace
+from macontrol.controller.host.instance import InstanceLock
+from macontrol.controller.runtime.clock import VirtualClock, WallClock
+from macontrol.controller.survey.file import keep_survey, save_survey
+from macontrol.controller.survey.samples import Survey
+from macontrol.controller.survey.walk import walk_rail
 from macontrol.display.survey_progress import survey_progress
 from macontrol.hal import Backend, Clock, ProbeError, StageError
-from macontrol.hal.traffic_log import TrafficFile
+from macontrol.hal.serial.traffic_log import TrafficFile
 from macontrol.recorders import FaultReporter
 from macontrol.serial_bench import SerialBench, may_home, require_consent
-from macontrol.sim.bench import SimulatedBench
+from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 Draw = Callable[[Path, Config, Survey], None]
@@ -166,7 +166,7 @@ def _walk(
 
 def _drawing() -> Draw:
     with plotting():
-        from macontrol.sim.campaign.plots.survey import draw_survey
+        from macontrol.sim.research.plots.survey import draw_survey
     return draw_survey
 
 

@@ -39,14 +39,14 @@ from macontrol.commands.shared_arguments import (
     positive_number,
     seed_number,
 )
-from macontrol.config.errors import DataError, HardwareError, InputOutputError, UsageError
-from macontrol.config.input_file import CONFIG_LIMIT, read_input
+from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
+from macontrol.config.model.errors import DataError, HardwareError, InputOutputError, UsageError
 from macontrol.config.probe_settings import split_address
 from macontrol.config.suggestion import shortened
-from macontrol.controller.clock import WallClock
-from macontrol.controller.instance import InstanceLock
-from macontrol.hal.serial_line import LineBuffer
-from macontrol.sim.virtual_bench import FAULTS, VirtualBench, parse_command
+from macontrol.controller.host.instance import InstanceLock
+from macontrol.controller.runtime.clock import WallClock
+from macontrol.hal.serial.line import LineBuffer
+from macontrol.sim.bench.virtual import FAULTS, VirtualBench, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 _POLL_INTERVAL_S = 0.1

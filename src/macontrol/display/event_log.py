@@ -17,8 +17,14 @@ from typing import Any, Protocol
 import structlog
 from rich.console import Console
 
-from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
-from macontrol.controller.tally import Tally
+from macontrol.controller.recording.records import (
+    Event,
+    EventKind,
+    LateReward,
+    Recorder,
+    SlotRecord,
+)
+from macontrol.controller.recording.tally import Tally
 from macontrol.display.event_text import event_text
 from macontrol.display.output import Output
 from macontrol.display.summary import print_summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from macontrol.controller.record import Event, EventKind
+from macontrol.controller.recording.records import Event, EventKind
 
 _VALUES = {
     EventKind.MISSED: ", {:.0f} slots",

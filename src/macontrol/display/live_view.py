@@ -13,7 +13,13 @@ import threading
 from contextlib import suppress
 from typing import Any, Protocol
 
-from macontrol.controller.record import Event, EventKind, LateReward, Recorder, SlotRecord
+from macontrol.controller.recording.records import (
+    Event,
+    EventKind,
+    LateReward,
+    Recorder,
+    SlotRecord,
+)
 from macontrol.display.event_text import event_text
 from macontrol.display.output import Output
 from macontrol.display.picture import NOT_FOR_THE_VIEW

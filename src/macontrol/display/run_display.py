@@ -7,10 +7,10 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from macontrol.config import Config
-from macontrol.controller.loop import SlotLoop
-from macontrol.controller.policy import Policy
-from macontrol.controller.realtime import RealtimeReport
-from macontrol.controller.record import Event, LateReward, Recorder, SlotRecord
+from macontrol.controller.host.realtime import RealtimeReport
+from macontrol.controller.policies.policy import Policy
+from macontrol.controller.recording.records import Event, LateReward, Recorder, SlotRecord
+from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.display.event_log import EventLog, JsonLines, PlainLines, summary_text
 from macontrol.display.live_view import LiveView
 from macontrol.display.log_format import LogFormat

@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from macontrol.config import Config
-from macontrol.controller.loop import SlotLoop
-from macontrol.controller.moveucb import Posterior
-from macontrol.controller.policy import Policy
+from macontrol.controller.policies.moveucb import Posterior
+from macontrol.controller.policies.policy import Policy
+from macontrol.controller.runtime.loop import SlotLoop
 
 _POINTS = 120
 """Of the estimate along the rail: more than a terminal shows."""

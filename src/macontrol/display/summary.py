@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from macontrol.controller.tally import Percentiles, Tally
-from macontrol.controller.theory import Verdict
+from macontrol.controller.policies.theory import Verdict
+from macontrol.controller.recording.tally import Percentiles, Tally
 from macontrol.standard_streams import PLAIN_WORDS
 
 

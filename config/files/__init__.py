@@ -1,0 +1,1 @@
+"""How files are read and written: kind and size first, in one piece, with room left on the disk."""

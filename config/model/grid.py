@@ -1,0 +1,62 @@
+"""The positions a policy may choose: a uniform grid over the rail, and what is in reach on it.
+
+Positions are in wavelengths. A position within `ON_GRID` of a grid point counts as that point, so
+that steps summed up in floating point stay on the grid they started from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+ON_GRID = 1e-9
+
+
+@dataclass(frozen=True)
+class Grid:
+    """X_g = {0, Δ_g, 2Δ_g, …, D}."""
+
+    length: float
+    size: int
+
+    @cached_property
+    def spacing(self) -> float:
+        return self.length / (self.size - 1)
+
+    @cached_property
+    def points(self) -> NDArray[np.float64]:
+        points: NDArray[np.float64] = np.arange(self.size, dtype=np.float64) * self.spacing
+        points[-1] = self.length
+        points.flags.writeable = False
+        return points
+
+    def nearest(self, position: float) -> int:
+        """The index of the grid point nearest to a position."""
+        return min(max(round(position / self.spacing), 0), self.size - 1)
+
+    def index(self, position: float) -> int | None:
+        """The index of the grid point a position stands on, or None between grid points."""
+        nearest = self.nearest(position)
+        return nearest if abs(position - self.points[nearest]) <= ON_GRID else None
+
+    def snap(self, position: float) -> float:
+        """The position, freed from rounding if it stands on a grid point."""
+        index = self.index(position)
+        return position if index is None else float(self.points[index])
+
+    def in_reach(self, position: float, stroke: float) -> slice:
+        """A(x) ∩ X_g: the grid points within one stroke of a position (eq. reachable)."""
+        first = max(ceil((position - stroke - ON_GRID) / self.spacing), 0)
+        last = min(floor((position + stroke + ON_GRID) / self.spacing), self.size - 1)
+        return slice(first, last + 1)
+
+    def advance(self, position: float, target: float, stroke: float) -> float:
+        """The step from a position towards a target, as far as the stroke allows (eq. approach)."""
+        distance = target - position
+        if abs(distance) <= stroke + ON_GRID:
+            return target
+        return self.snap(position + stroke if distance > 0 else position - stroke)

@@ -1,0 +1,1 @@
+"""The computer a run is on: instance lock, service manager, real-time setup, devices."""

@@ -1,0 +1,1 @@
+"""Policies: kernel, features, posterior, MoveUCB, the baselines, and the paper's theory."""

@@ -1,0 +1,88 @@
+"""The posterior as the paper prints it: factor the w×w Gram matrix from scratch in every slot.
+
+Some fifty times slower than `WindowedPosterior`, and the better choice only where the ridge is so
+small against sigma_f^2 that feature space would lose digits: solving for the window's samples
+instead of for the features does not square the features' conditioning.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from math import isfinite
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from macontrol.config.model.grid import Grid
+from macontrol.controller.policies.kernel import StationaryKernel
+
+Array = NDArray[np.float64]
+
+
+class DirectPosterior:
+    """Equations posterior_mean and posterior_var, solved from scratch after every change."""
+
+    def __init__(
+        self, kernel: StationaryKernel, grid: Grid, *, sigma_f2: float, ridge: float, window: int
+    ) -> None:
+        self.kernel = kernel
+        self.grid = grid
+        self.sigma_f2 = sigma_f2
+        self.window = window
+        self._ridge = ridge
+        self._samples: tuple[tuple[int, float, float], ...] = ()
+        """Replaced, never changed: the live view may be reading them."""
+        self._solved: tuple[object, Array, Array] | None = None
+        """The samples that were solved, with their mean and variance."""
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    @property
+    def mean(self) -> Array:
+        return self._solve()[0]
+
+    @property
+    def variance(self) -> Array:
+        return self._solve()[1]
+
+    def observe(self, slot: int, position: float, reward: float) -> None:
+        """Take in the reward of a slot; of more than w samples the oldest leaves.
+
+        Late, repeated and broken rewards are treated as by `WindowedPosterior`.
+        """
+        if not isfinite(reward):
+            raise ValueError(f"the reward of slot {slot} is {reward!r}, not a finite number")
+        samples = self._samples
+        place = bisect_left(samples, slot, key=itemgetter(0))
+        if place < len(samples) and samples[place][0] == slot:
+            return
+        added = (*samples[:place], (slot, position, reward), *samples[place:])
+        self._samples = added[-self.window :]
+
+    def withdraw(self, slot: int) -> None:
+        """Take the sample of a slot back out, as if it had never come; nothing if there is none."""
+        self._samples = tuple(sample for sample in self._samples if sample[0] != slot)
+
+    def _solve(self) -> tuple[Array, Array]:
+        """Mean and variance, computed once for the same samples."""
+        samples, solved = self._samples, self._solved
+        if solved is None or solved[0] is not samples:
+            solved = self._solved = samples, *self._solution(samples)
+        return solved[1:]
+
+    def _solution(self, samples: Sequence[tuple[int, float, float]]) -> tuple[Array, Array]:
+        if not samples:
+            return np.zeros(self.grid.size), np.full(self.grid.size, self.sigma_f2)
+        positions = np.array([position for _, position, _ in samples])
+        rewards = np.array([reward for _, _, reward in samples])
+        gram = self.sigma_f2 * self.kernel(positions[:, None] - positions[None, :])
+        gram[np.diag_indices_from(gram)] += self._ridge
+        cross = self.sigma_f2 * self.kernel(positions[:, None] - self.grid.points[None, :])
+        factor = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+        mean = cho_solve((factor, True), rewards, check_finite=False) @ cross
+        whitened = solve_triangular(factor, cross, lower=True, check_finite=False)
+        return mean, self.sigma_f2 - np.einsum("ij,ij->j", whitened, whitened)

@@ -1,0 +1,99 @@
+"""The kernel as a short feature map: k(x, x') = φ(x)·φ(x') with a few dozen features.
+
+The kernels are analytic, so on a rail a few wavelengths long they have a numerical rank of about
+thirty, however fine the grid. The features are found on Chebyshev nodes, where polynomial
+interpolation is stable, and interpolated to any position: a position off the grid is as exact as
+one on it, and nothing of size G×G is ever formed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.grid import Grid
+from macontrol.controller.policies.kernel import StationaryKernel
+
+Array = NDArray[np.float64]
+
+MAX_NODES = 4096
+# Eigenvalues below this share of the largest one are rounding noise of the decomposition.
+_EIGENVALUE_CUTOFF = 1e-16
+_INTERPOLATION_TOLERANCE = 2e-14
+
+
+class KernelFeatures:
+    """Features of a kernel over the rail [0, length], tabulated on a uniform grid."""
+
+    def __init__(self, kernel: StationaryKernel, grid: Grid) -> None:
+        self.kernel = kernel
+        self.grid = grid
+        nodes = self._fit_nodes()
+        covariance = kernel(nodes[:, None] - nodes[None, :])
+        values, vectors = np.linalg.eigh(covariance)
+        keep = values > _EIGENVALUE_CUTOFF * values[-1]
+        order = np.flatnonzero(keep)[::-1]
+        self._nodes = nodes
+        self._at_nodes: Array = vectors[:, order] * np.sqrt(values[order])
+        self.rank = len(order)
+        self.on_grid: Array = np.ascontiguousarray(
+            _interpolate(grid.points, nodes) @ self._at_nodes
+        )
+        self.on_grid.flags.writeable = False
+
+    def at(self, position: float) -> Array:
+        """φ(x): tabulated on the grid, interpolated off it."""
+        index = self.grid.index(position)
+        if index is not None:
+            row: Array = self.on_grid[index]
+            return row
+        if not 0.0 <= position <= self.grid.length:
+            raise ValueError(f"position {position!r} lies off the rail [0, {self.grid.length:g}]")
+        between: Array = _interpolate(np.array([position]), self._nodes)[0] @ self._at_nodes
+        return between
+
+    def _fit_nodes(self) -> Array:
+        """The fewest Chebyshev nodes (growing by half) that carry the kernel to rounding."""
+        length = self.grid.length
+        probe = np.linspace(0.0, length, 1025)
+        anchors = np.array([[0.0, length / 2, length]])
+        count = 16
+        while count <= MAX_NODES:
+            angles = (np.arange(count) + 0.5) * np.pi / count
+            nodes: Array = length / 2 * (1 - np.cos(angles))
+            known = self.kernel(nodes[:, None] - anchors)
+            expected = self.kernel(probe[:, None] - anchors)
+            error = np.abs(_interpolate(probe, nodes) @ known - expected).max()
+            if error <= _INTERPOLATION_TOLERANCE:
+                return nodes
+            count = int(count * 1.5)
+        shortest = min(term.length for term in self.kernel.terms)
+        raise ConfigError(
+            f"kernel: its shortest length ({shortest:g} wavelengths) is too fine for a rail of "
+            f"{length:g}: over {MAX_NODES} features would be needed; "
+            "set the kernel's lengths and periods higher, or shorten physical.region_length"
+        )
+
+
+def _interpolate(points: Array, nodes: Array) -> Array:
+    """The matrix of barycentric interpolation from Chebyshev nodes (first kind) to points."""
+    count = len(nodes)
+    weights = np.sin((np.arange(count) + 0.5) * np.pi / count)
+    weights[1::2] *= -1
+    difference = points[:, None] - nodes[None, :]
+    exact_row, exact_column = np.nonzero(difference == 0)
+    difference[exact_row, exact_column] = 1.0
+    matrix: Array = weights / difference
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    matrix[exact_row] = 0.0
+    matrix[exact_row, exact_column] = 1.0
+    return matrix
+
+
+@lru_cache(maxsize=16)
+def kernel_features(kernel: StationaryKernel, grid: Grid) -> KernelFeatures:
+    """The features of a kernel on a grid, computed once and shared by every posterior."""
+    return KernelFeatures(kernel, grid)

@@ -1,0 +1,225 @@
+"""What is believed about the reward: the windowed posterior mean and variance on the whole grid.
+
+Equations posterior_mean and posterior_var, solved in feature space: with k = φ·φ and r features,
+
+    A = ϱI + Σ φφᵀ over the window,   μ = ΦA⁻¹ Σ φr,   σ² = ϱ·diag(ΦA⁻¹Φᵀ),
+
+so one sample in and one out is a rank-one update and a rank-one downdate of the r×r normal matrix
+A, which is factored again from scratch in every slot: the cost does not depend on the window.
+Three things keep rounding errors from adding up:
+
+* the Cholesky factor is computed from A in every slot (r is about thirty), never updated itself;
+* a second A is summed up beside the first from new samples only, and takes its place as soon as
+  it holds the whole window, so no A has forgotten more than two windows of samples;
+* the grid's variance is carried by rank-one corrections, while one point of it after the other,
+  one per slot, is computed directly; if the two ever disagree, everything is summed up again from
+  the window.
+
+At these sizes a call costs more than its arithmetic, so the calls are few. A sample is one vector
+(φ, r), and one rank-one update of one matrix keeps both sums,
+
+    [ A     Σφr ]
+    [ Σφrᵀ   ∞  ],
+
+whose infinite corner (in numbers: 1e200) cuts the last row off: solving with the whole matrix is
+solving with A, whatever the right side's last entry. All that a slot changes on the grid then
+comes from one product of four rows with Φᵀ.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyr
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+
+from macontrol.controller.policies.features import KernelFeatures
+
+Array = NDArray[np.float64]
+
+# A carried variance off by more than this share of sigma_f^2 means rounding has grown.
+_DISAGREEMENT = 1e-9
+# Far above any sum of squared rewards, and far from overflow and underflow when it is divided by.
+_INFINITE = 1e200
+
+
+@dataclass(slots=True)
+class _Sample:
+    slot: int
+    vector: Array
+    """(φ, r)"""
+    generation: int
+
+
+class WindowedPosterior:
+    """The posterior of the w most recent samples; `mean` and `variance` are over the grid."""
+
+    def __init__(
+        self, features: KernelFeatures, *, sigma_f2: float, ridge: float, window: int
+    ) -> None:
+        if not sigma_f2 > 0 or not ridge > 0 or window < 1:
+            raise ValueError("a posterior needs sigma_f2 > 0, ridge > 0 and window >= 1")
+        self.features = features
+        self.grid = features.grid
+        self.sigma_f2 = sigma_f2
+        self.window = window
+        self.refactorings = 0
+        self._ridge = ridge
+        self._samples: deque[_Sample] = deque()
+        order, size = features.rank + 1, features.grid.size
+        self._table: Array = np.zeros((size, order))
+        self._table[:, :-1] = features.on_grid
+        self._transposed: Array = np.ascontiguousarray(self._table.T)
+        self._no_sample: Array = np.zeros(order)
+        # Columns: (unused), the sample that leaves, Σφr, the grid point to check. See _solve.
+        self._right_sides: Array = np.zeros((order, 4), order="F")
+        self._mix: Array = np.diag([0.0, 0.0, 1.0, 0.0])
+        self._product: Array = np.zeros((4, size))
+        self._more, self._less, self.mean = self._product[:3]
+        self.variance: Array = np.zeros(size)
+        self._point = 0
+        self._generation = 0
+        self._factor: Array
+        self._sum: Array
+        self._fresh_sum: Array
+        self._sum_again()
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    @property
+    def slots(self) -> list[int]:
+        """The slots whose samples the window holds, oldest first."""
+        return [sample.slot for sample in self._samples]
+
+    def observe(self, slot: int, position: float, reward: float) -> None:
+        """Take in the reward of a slot; the oldest sample leaves once the window is full.
+
+        A late reward takes its place by slot, and is dropped if the window has moved past it. A
+        slot has one reward: the first to come stands, another one for the same slot is dropped.
+        """
+        if not isfinite(reward):
+            raise ValueError(f"the reward of slot {slot} is {reward!r}, not a finite number")
+        samples = self._samples
+        full = len(samples) == self.window
+        place = len(samples)
+        if samples and slot <= samples[-1].slot:
+            place = bisect_left(samples, slot, key=attrgetter("slot"))
+            if samples[place].slot == slot or (full and place == 0):
+                return
+        new = _Sample(slot, self._vector(position, reward), self._generation)
+        entering, _ = dpotrs(self._factor, new.vector)
+        effect = self._effect(new.vector, entering)
+        samples.insert(place, new)
+        self._add(new, 1.0)
+        leaving = self._no_sample
+        if full:
+            old = samples.popleft()
+            self._add(old, -1.0)
+            self._count_out(old)
+            leaving = old.vector
+        self._check_point(self._solve(entering, effect, leaving))
+
+    def withdraw(self, slot: int) -> None:
+        """Take the sample of a slot back out, as if it had never come; nothing if there is none."""
+        samples = self._samples
+        place = bisect_left(samples, slot, key=attrgetter("slot"))
+        if place == len(samples) or samples[place].slot != slot:
+            return
+        old = samples[place]
+        del samples[place]
+        self._add(old, -1.0)
+        self._count_out(old)
+        self._check_point(self._solve(self._no_sample, 0.0, old.vector))
+
+    def _vector(self, position: float, reward: float) -> Array:
+        """(φ, r)"""
+        index = self.grid.index(position)
+        if index is None:
+            return np.append(self.features.at(position), reward)
+        vector: Array = self._table[index].copy()
+        vector[-1] = reward
+        return vector
+
+    def _effect(self, vector: Array, solution: Array) -> float:
+        """The e for which (e·Φs)², s = A⁻¹φ, is how much one more sample at φ lowers σ²."""
+        return sqrt(self._ridge / (1.0 + float(vector.dot(solution))))
+
+    def _solve(self, entering: Array, effect: float, leaving: Array) -> Array:
+        """Factor A, set the mean, and correct the variance for the samples that came and went.
+
+        A sample has its effect where it is not in A: `entering` is A⁻¹φ of the new sample from
+        before it came, with its effect; `leaving` is the old sample, to be solved for now that it
+        has left. With b the old one's solution and effect times Φ, a the new one's, the variance
+        changes by b² − a² = (b + a)(b − a): two rows of the product; the third is the mean's.
+        Returns A⁻¹φ of the grid point to check.
+        """
+        self._factorise()
+        right_sides, mix = self._right_sides, self._mix
+        right_sides[:, 1] = leaving
+        right_sides[:-1, 2] = self._sum[:-1, -1]
+        right_sides[:, 3] = self._table[self._point]
+        solutions, _ = dpotrs(self._factor, right_sides)
+        solutions[:, 0] = entering
+        mix[0, 0], mix[1, 0] = effect, -effect
+        mix[0, 1] = mix[1, 1] = self._effect(leaving, solutions[:, 1])
+        mix.dot(solutions.T).dot(self._transposed, out=self._product)
+        self.variance += np.multiply(self._more, self._less, out=self._more)
+        to_check: Array = solutions[:, 3]
+        return to_check
+
+    def _check_point(self, solution: Array) -> None:
+        """Take the exact variance of a grid point; if it was far off, sum everything up again."""
+        point, variance = self._point, self.variance
+        self._point = (point + 1) % len(variance)
+        exact = self._ridge * float(self._table[point].dot(solution))
+        off = abs(variance.item(point) - exact)
+        variance[point] = exact
+        if off > _DISAGREEMENT * self.sigma_f2:
+            self.refactorings += 1
+            self._sum_again()
+
+    def _factorise(self) -> None:
+        self._factor, info = dpotrf(self._sum, clean=0)
+        if info != 0:  # rounding has eaten the ridge: the caller's sums are worth nothing
+            raise ArithmeticError("the posterior's matrix is not positive definite")
+
+    def _add(self, sample: _Sample, sign: float) -> None:
+        """Add a sample to the sums (or take it away), and to the fresh sums if it is theirs."""
+        self._sum = dsyr(sign, sample.vector, a=self._sum, overwrite_a=1)
+        if sample.generation == self._generation:
+            self._fresh_sum = dsyr(sign, sample.vector, a=self._fresh_sum, overwrite_a=1)
+
+    def _count_out(self, old: _Sample) -> None:
+        """Note that a sample left; when only fresh ones are left, their sums take over."""
+        if old.generation != self._generation:
+            self._stale -= 1
+        if self._stale == 0:
+            self._sum = self._fresh_sum
+            self._start_fresh_sums()
+
+    def _start_fresh_sums(self) -> None:
+        self._generation += 1
+        self._stale = len(self._samples)
+        self._fresh_sum = self._empty_sums()
+
+    def _empty_sums(self) -> Array:
+        diagonal = np.full(self.features.rank + 1, self._ridge / self.sigma_f2)
+        diagonal[-1] = _INFINITE
+        return np.asfortranarray(np.diag(diagonal))
+
+    def _sum_again(self) -> None:
+        """Sum A and Σφr up from the window, and compute mean and variance from them."""
+        self._start_fresh_sums()
+        self._sum = self._empty_sums()
+        for sample in self._samples:
+            self._add(sample, 1.0)
+        self._solve(self._no_sample, 0.0, self._no_sample)
+        whitened, _ = dtrtrs(self._factor, self._transposed, trans=1)
+        self.variance[:] = self._ridge * np.einsum("ij,ij->j", whitened, whitened)

@@ -1,0 +1,1 @@
+"""What is kept of a run: records, the tally, the run file."""

@@ -1,0 +1,171 @@
+"""Where run files lie and what they are called; an earlier run is never overwritten."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from macontrol.config.files.atomic_file import regular_target
+from macontrol.config.model.errors import DataError, InputOutputError
+from macontrol.controller.recording.runfile.lock import NOT_THERE, FileLock, failed
+from macontrol.controller.recording.runfile.reader import OpenRun
+from macontrol.controller.recording.runfile.schema import APPLICATION_ID
+
+SUFFIX = ".sqlite"
+_LONGEST_STEM = 120  # a file's name has at most 255 characters, some of them for the date
+
+
+def default_run_folder() -> Path:
+    """Where runs go if nobody says: the service's state folder, or the user's."""
+    if service := os.environ.get("STATE_DIRECTORY", "").split(":")[0]:
+        return Path(service)
+    # The convention has it that a relative path is to be ignored.
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else _home() / ".local" / "state") / "macontrol"
+
+
+def _home() -> Path:
+    """The user's home folder; the root folder for a user who has none, as in a container."""
+    home = Path(os.path.expanduser("~"))
+    return home if home.is_absolute() else Path("/")
+
+
+def new_run_path(folder: Path, stage: str, started_wall_s: float) -> Path:
+    """A name for a run that begins now, in a folder that is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed(folder, error) from error
+    return _unused(folder / f"{file_stem(stage)}{SUFFIX}", _stamp(started_wall_s))
+
+
+def runs_in(folder: Path, stage: str) -> list[Path]:
+    """The run files in a folder that are named after a stage, the last written first."""
+    return _stamped(folder / f"{file_stem(stage)}{SUFFIX}")
+
+
+def runs_named(path: Path) -> list[Path]:
+    """The run file of this name, and then those that were set aside from it, newest first."""
+    found = [path] if os.path.isfile(path) else []
+    return found + _stamped(path)
+
+
+def _stamped(path: Path) -> list[Path]:
+    """The files that `_names` can have named, the last written first."""
+    name = re.compile(rf"{re.escape(path.stem)}-\d{{8}}T\d{{6}}Z(-\d+)?{re.escape(path.suffix)}")
+    try:
+        found = [file for file in path.parent.iterdir() if name.fullmatch(file.name)]
+    except OSError:
+        return []
+    return sorted(found, key=last_written, reverse=True)
+
+
+def set_aside(path: Path | str) -> Path | None:
+    """Free this name for a new run: an earlier run there is renamed, beside it, by its start.
+
+    Returns its new name; None if there was nothing. Refused if a run is being written there, or
+    if what is there is not a run file.
+    """
+    path = regular_target(Path(path), NOT_THERE)
+    while True:
+        try:
+            lock = FileLock(path)
+        except FileNotFoundError:
+            return None
+        except BlockingIOError:
+            raise InputOutputError(_held(path)) from None
+        except OSError as error:
+            raise failed(path, error) from error
+        try:
+            if lock.is_of(path):
+                return _rename(path, lock)
+        finally:
+            lock.release()
+
+
+def _rename(path: Path, lock: FileLock) -> Path | None:
+    try:
+        start = os.pread(lock.descriptor, 100, 0)
+    except OSError as error:
+        raise failed(path, error) from error
+    if not start:
+        path.unlink()
+        return None
+    if start[:16] != b"SQLite format 3\0" or start[68:72] != APPLICATION_ID.to_bytes(4, "big"):
+        raise InputOutputError(
+            f"{path}: there is a file already that is not a run file; choose another name"
+        )
+    _fold_log(path)
+    try:
+        with OpenRun(path) as run:
+            started = run.header.started_wall_s
+    except (DataError, InputOutputError):  # damaged, or of a version to come: kept all the same
+        started = path.stat().st_mtime
+    target = _unused(path, _stamp(started))
+    try:
+        # A log that could not be folded in goes first: without its file it is found again by hand,
+        # while SQLite would take it for the log of the new file.
+        for end in ("-wal", ""):
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + end).rename(target.with_name(target.name + end))
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + "-shm").unlink()
+    except OSError as error:
+        raise failed(path, error) from error
+    return target
+
+
+def _fold_log(path: Path) -> None:
+    """Copy the log that a killed run left into its file, if there is one and the disk lets us."""
+    if path.with_name(path.name + "-wal").exists():
+        with (
+            suppress(sqlite3.Error, UnicodeDecodeError),
+            closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as connection,
+        ):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _held(path: Path) -> str:
+    try:
+        with OpenRun(path) as run:
+            holder = f"macontrol with process id {run.header.pid} on {run.header.host}"
+    except (DataError, InputOutputError):
+        holder = "another program"
+    return f"{path}: is being written by {holder}; stop that one, or choose another file"
+
+
+def file_stem(stage: str) -> str:
+    """A stage's name as a part of a file's, as in "dev-ttyUSB0"; the end of it if it is long."""
+    plain = re.sub(r"[^A-Za-z0-9._]+", "-", stage)
+    return plain[-_LONGEST_STEM:].strip("-.") or "run"
+
+
+def _stamp(wall_s: float) -> str:
+    return f"{datetime.fromtimestamp(wall_s, UTC):%Y%m%dT%H%M%SZ}"
+
+
+def _unused(path: Path, stamp: str) -> Path:
+    """`name-stamp.ext`, with a number if that is taken."""
+    return next(name for name in _names(path, stamp) if not name.exists())
+
+
+def _names(path: Path, stamp: str) -> Iterator[Path]:
+    yield path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+    number = 2
+    while True:
+        yield path.with_name(f"{path.stem}-{stamp}-{number}{path.suffix}")
+        number += 1
+
+
+def last_written(path: Path) -> float:
+    """When a run file or its log was last written, in seconds of UTC since 1970; 0 if unknown."""
+    times = [0.0]
+    for file in (path, path.with_name(path.name + "-wal")):
+        with suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times)

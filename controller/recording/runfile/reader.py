@@ -1,0 +1,319 @@
+"""Reading run files: finished ones, running ones, those a killed process left, older formats.
+
+Nothing is ever written to a run file by reading it, and nothing left beside it that was not there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol import __version__
+from macontrol.config.files.input_file import check_input
+from macontrol.config.model.errors import DataError, InputOutputError
+from macontrol.controller.recording.records import Event, EventKind
+from macontrol.controller.recording.runfile.header import RunHeader, Sample
+from macontrol.controller.recording.runfile.schema import (
+    APPLICATION_ID,
+    FORMAT,
+    SLOT_COLUMNS,
+    Column,
+)
+
+Columns: TypeAlias = dict[str, NDArray[Any]]
+
+# What reading a damaged file may raise. SQLite puts pieces of it into its messages, which need not
+# be text, and trusts the file on how long a value is.
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+# No value that a run writes is longer: the longest is a survey of 100 000 samples, 4 MB.
+_LONGEST_VALUE_BYTES = 16 << 20
+_LONGEST_WORD = 100
+
+_ROWS_AT_ONCE = 50_000
+_DTYPE = {"count": np.int64, "number": np.float64, "truth": np.bool_}
+# The types that SQLite may have stored for a column: a table may hold anything.
+_STORED: dict[str, Sequence[str]] = {
+    "count": ("integer",),
+    "number": ("real", "integer", "null"),
+    "truth": ("integer", "null"),
+    "word": ("text", "null"),
+}
+_EVENT_TYPES: dict[str, Sequence[str]] = {
+    "slot": ("integer",),
+    "time_s": ("real", "integer"),
+    "kind": ("text",),
+    "detail": ("text",),
+    "value": ("real", "integer", "null"),
+}
+_TABLES = ("header", "slots", "events")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A whole run in memory."""
+
+    header: RunHeader
+    format: int
+    slots: Columns
+    """One array a column, in the order of slots. NaN stands for no number, "" for no word."""
+    events: Sequence[Event]
+
+
+def read_run(path: Path | str) -> Run:
+    """Read a run file whole; a DataError if it is not one that this version can read."""
+    with OpenRun(path) as run:
+        return Run(run.header, run.format, run.columns(), run.events())
+
+
+class OpenRun:
+    """A run file open for reading, as it was at the moment of opening; use it in a `with`."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        with ExitStack() as stack:
+            self._connection = _connect(self.path, stack)
+            try:
+                self.format = _check_format(self._connection, self.path)
+                _check_tables(self._connection, self.path)
+                self.header = _read_header(self._connection, self.path)
+                stored = {
+                    name for _, name, *_ in self._connection.execute("PRAGMA table_info(slots)")
+                }
+                self._select = {c.name: _expression(c, stored, self.path) for c in SLOT_COLUMNS}
+                self.count, self.first_slot, self.last_slot = self._row(
+                    "SELECT count(*), ifnull(min(slot), 0), ifnull(max(slot), 0) FROM slots"
+                )
+            except _DAMAGE as error:
+                raise _damaged(self.path, error) from error
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> OpenRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def rows(self, names: Sequence[str] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The slots one by one, as they are stored: None for no value, 0 and 1 for truths."""
+        self._check_types("slots", self._types(names or self._select))
+        return self._all(f"SELECT {self._expressions(names)} FROM slots ORDER BY slot")
+
+    def columns(self, names: Sequence[str] | None = None) -> Columns:
+        """The slots as one array per column; the fewer columns, the less memory it takes."""
+        chosen = [c for c in SLOT_COLUMNS if names is None or c.name in names]
+        numeric = [c for c in chosen if c.kind != "word"]
+        found: Columns = {c.name: np.empty(self.count, _DTYPE[c.kind]) for c in numeric}
+        rows = self.rows([c.name for c in numeric]) if numeric else iter(())
+        begin = 0
+        while taken := list(islice(rows, _ROWS_AT_ONCE)):
+            end = begin + len(taken)
+            if end > self.count:
+                raise _damaged(self.path, "its slots cannot be counted")
+            for column, values in zip(numeric, zip(*taken, strict=True), strict=True):
+                # None becomes NaN in a number, False in a truth.
+                found[column.name][begin:end] = np.array(values, _DTYPE[column.kind])
+            begin = end
+        if numeric and begin != self.count:
+            raise _damaged(self.path, "its slots cannot be counted")
+        for column in chosen:
+            if column.kind == "word":
+                found[column.name] = self._words(column)
+        return {c.name: found[c.name] for c in chosen}
+
+    def events(self) -> list[Event]:
+        """What happened, in the order it was recorded."""
+        self._check_types("events", _EVENT_TYPES)
+        rows = self._all("SELECT slot, time_s, kind, detail, value FROM events ORDER BY number")
+        return [_event(*row) for row in rows]
+
+    def last_value(self, kind: EventKind) -> object:
+        """The number of the last event of a kind that has one; None if there is none."""
+        query = "SELECT value FROM events WHERE kind = ? AND value IS NOT NULL ORDER BY number DESC"
+        return next(self._all(query, (str(kind),)), (None,))[0]
+
+    def last_samples(self, count: int) -> list[Sample]:
+        """The last slots that have a reward, oldest first; with those taken over from before."""
+        found = self._all(
+            "SELECT slot, position, reward FROM slots WHERE reward IS NOT NULL "
+            "AND position IS NOT NULL ORDER BY slot DESC LIMIT ?",
+            (count,),
+        )
+        own = [Sample(*row) for row in found][::-1]
+        return [*self.header.window, *own][-count:]
+
+    def last_row(self) -> Mapping[str, Any] | None:
+        """The last slot's row by column name, if there is one."""
+        names = list(self._select)
+        query = f"SELECT {self._expressions(names)} FROM slots ORDER BY slot DESC LIMIT 1"
+        row = next(self._all(query), None)
+        return None if row is None else dict(zip(names, row, strict=True))
+
+    def _words(self, column: Column) -> NDArray[Any]:
+        expression = self._select[column.name]
+        self._check_types("slots", self._types([column.name]))
+        (longest,) = self._row(f"SELECT ifnull(max(length({expression})), 0) FROM slots")
+        if longest > _LONGEST_WORD:
+            raise _damaged(self.path, f"slots has a {column.name} of {longest} characters")
+        query = f"SELECT ifnull({expression}, '') FROM slots ORDER BY slot"
+        words = [word for (word,) in self._all(query)]
+        return np.array(words, np.str_) if words else np.empty(0, "U1")
+
+    def _types(self, names: Iterable[str]) -> dict[str, Sequence[str]]:
+        """The types that these columns of the slots may hold; a default needs no check."""
+        chosen = [c for c in SLOT_COLUMNS if c.name in names and self._select[c.name] == c.name]
+        return {c.name: _STORED[c.kind] for c in chosen}
+
+    def _check_types(self, table: str, types: Mapping[str, Sequence[str]]) -> None:
+        """Raise a DataError if a column holds a value of a type that no run writes there."""
+        if not types:
+            return
+        wrong = " OR ".join(
+            f"typeof({name}) NOT IN ({', '.join(map(repr, allowed))})"
+            for name, allowed in types.items()
+        )
+        found = ", ".join(f"typeof({name})" for name in types)
+        for row in self._all(f"SELECT {found} FROM {table} WHERE {wrong} LIMIT 1"):
+            name, kind = next(
+                (name, kind)
+                for (name, allowed), kind in zip(types.items(), row, strict=True)
+                if kind not in allowed
+            )
+            raise _damaged(self.path, f"{table} has a {kind} as its {name}")
+
+    def _expressions(self, names: Sequence[str] | None) -> str:
+        return ", ".join(self._select[name] for name in names or self._select)
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        return next(self._all(query))
+
+    def _all(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._connection.execute(query, values)
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from error
+
+
+def _event(slot: int, time_s: float, kind: str, detail: str, value: float | None) -> Event:
+    try:
+        return Event(slot, time_s, EventKind(kind), detail, value)
+    except ValueError:  # a kind that only another version knows
+        return Event(slot, time_s, EventKind.WARNING, f"{kind}: {detail}", value)
+
+
+def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    """Open a run file without changing it, wherever it lies; `stack` closes it.
+
+    Without a log beside it a run is over, and is read as it lies there, on whatever medium. A log
+    needs shared memory beside it; where that cannot be made, a copy of both is read instead.
+    """
+    # This opens nothing: see `lock` on what closing a descriptor costs.
+    check_input(path)
+    log = _beside(path, "-wal")
+    try:
+        if not log.exists():
+            return _snapshot(path, "immutable=1", stack)
+        check_input(log)
+        try:
+            return _snapshot(path, "mode=ro", stack)
+        except sqlite3.OperationalError:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="macontrol-")))
+            for file in (path, log):
+                shutil.copyfile(file, folder / file.name)
+            return _snapshot(folder / path.name, "mode=ro", stack)
+    except OSError as error:
+        raise InputOutputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except _DAMAGE as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+            raise _foreign(path) from error
+        raise _damaged(path, error) from error
+
+
+def _snapshot(path: Path, how: str, stack: ExitStack) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, isolation_level=None)
+    try:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("BEGIN")  # all that is read comes from one moment, …
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # … this one
+    except BaseException:
+        connection.close()
+        raise
+    stack.callback(connection.close)
+    return connection
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's format; a DataError if it is not a run file, or of a format still to come."""
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    if mark != APPLICATION_ID:
+        raise _foreign(path)
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found > FORMAT:
+        writer = _writer(connection)
+        raise DataError(
+            f"{path}: was written by macontrol {writer} in run-file format {found}; this is "
+            f"macontrol {__version__}, which reads up to format {FORMAT}: use {writer} or newer"
+        )
+    return int(found)
+
+
+def _writer(connection: sqlite3.Connection) -> str:
+    """Which version wrote a file of a format still to come."""
+    row = connection.execute("SELECT value FROM header WHERE key = 'version'").fetchone()
+    try:
+        return str(json.loads(row[0]))[:100] if row else "unknown"
+    except (ValueError, TypeError, RecursionError):
+        return "unknown"
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse tables that compute what they hold, as a view does: reading one may never end."""
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+    for name in _TABLES:
+        if not str(found.get(name, "")).upper().startswith("CREATE TABLE"):
+            raise _damaged(path, f"it has no table {name}")
+
+
+def _read_header(connection: sqlite3.Connection, path: Path) -> RunHeader:
+    rows = dict(connection.execute("SELECT key, value FROM header"))
+    if not all(isinstance(value, str) for value in rows.values()):
+        raise _damaged(path, "its header holds a value that is not text")
+    try:
+        return RunHeader.from_rows(rows)
+    except DataError as error:
+        raise _damaged(path, error) from error
+
+
+def _expression(column: Column, stored: set[str], path: Path) -> str:
+    """What to select for a column: the column, or its default where the file's format lacks it."""
+    if column.name in stored:
+        return column.name
+    if column.default is None:
+        raise _damaged(path, f"its slots have no column {column.name}")
+    return f"{column.default!r} AS {column.name}"
+
+
+def _beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
+
+
+def _foreign(path: Path) -> DataError:
+    return DataError(f"{path}: is not a run file of macontrol")
+
+
+def _damaged(path: Path, reason: object) -> DataError:
+    return DataError(f"{path}: the run file is damaged: {reason}")

@@ -1,0 +1,1 @@
+"""The slot loop and its parts: guard, actuation, measurement, recovery, clocks."""

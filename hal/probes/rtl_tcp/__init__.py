@@ -1,0 +1,1 @@
+"""A radio behind an rtl_tcp server."""

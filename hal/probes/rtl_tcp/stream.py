@@ -1,0 +1,186 @@
+"""A client of `rtl_tcp`, the server of RTL-SDR dongles, on this host or another.
+
+The server sends a header of 12 bytes (`RTL0`, the type of the tuner, the number of its gains) and
+then unsigned bytes I, Q without end. Commands are five bytes and never acknowledged. It serves one
+client; a second one is connected but gets no header until the first has gone.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from macontrol.config.model.errors import ConfigError
+from macontrol.config.probe_settings import ProbeSettings, split_address
+from macontrol.hal.clock import Clock
+from macontrol.hal.probe import ProbeError
+from macontrol.hal.probes.sdr.ring import IQRing
+from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
+
+_HEADER = struct.Struct(">4sII")
+_COMMAND = struct.Struct(">BI")
+_MAGIC = b"RTL0"
+_CHUNK_BYTES = 1 << 16
+# No call waits longer than this before it looks whether it should stop.
+_POLL_INTERVAL_S = 0.25
+_LONGEST_CONNECT_S = 4.0
+
+FREQUENCY, SAMPLE_RATE, GAIN_MODE, GAIN, PPM, AGC = 0x01, 0x02, 0x03, 0x04, 0x05, 0x08
+
+TUNERS = {1: "E4000", 2: "FC0012", 3: "FC0013", 4: "FC2580", 5: "R820T", 6: "R828D"}
+RANGES_HZ: dict[int, tuple[tuple[float, float], ...]] = {
+    1: ((52e6, 2200e6),),
+    2: ((22e6, 948.6e6),),
+    3: ((22e6, 1100e6),),
+    4: ((146e6, 308e6), (438e6, 924e6)),
+    5: ((24e6, 1766e6),),
+    6: ((24e6, 1766e6),),
+}
+"""What each type of tuner receives."""
+_LIMITS_HZ = [limit for ranges in RANGES_HZ.values() for each in ranges for limit in each]
+WIDEST_HZ = min(_LIMITS_HZ), max(_LIMITS_HZ)
+"""No tuner receives anything beyond this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the server says of its dongle."""
+
+    tuner_type: int
+    gain_count: int
+
+    @property
+    def tuner(self) -> str:
+        return TUNERS.get(self.tuner_type, "unknown tuner")
+
+
+def parse_header(data: bytes) -> Header:
+    """Read the server's header; raise ProbeError for anything else."""
+    if len(data) != _HEADER.size or data[:4] != _MAGIC:
+        raise ProbeError(f"this is not rtl_tcp: it begins with {data[:12]!r}, not with {_MAGIC!r}")
+    _, tuner_type, gain_count = _HEADER.unpack(data)
+    return Header(tuner_type, gain_count)
+
+
+def tuning_commands(settings: ProbeSettings) -> Iterator[bytes]:
+    """The commands that tune the dongle and fix its gain, AGC off."""
+    yield _COMMAND.pack(SAMPLE_RATE, round(settings.sample_rate_hz))
+    yield _COMMAND.pack(PPM, settings.ppm & 0xFFFFFFFF)
+    yield _COMMAND.pack(FREQUENCY, round(settings.tuner_frequency_hz))
+    yield _COMMAND.pack(AGC, 0)
+    yield _COMMAND.pack(GAIN_MODE, 1)
+    yield _COMMAND.pack(GAIN, round(settings.gain_db * 10) & 0xFFFFFFFF)
+
+
+class RtlTcpStream:
+    """The IQ stream of an `rtl_tcp` server."""
+
+    def __init__(self, settings: ProbeSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._address = split_address(settings.address)
+        self._socket: socket.socket | None = None
+        self.header: Header | None = None
+
+    @property
+    def name(self) -> str:
+        return f"rtl_tcp://{self._settings.address}"
+
+    @property
+    def dtype(self) -> npt.DTypeLike:
+        return np.uint8
+
+    def open(self, stop: threading.Event) -> None:
+        """Connect, check the header, tune."""
+        self.close()
+        timeout = self._settings.connect_timeout_s
+        deadline = self._clock.now() + timeout
+        try:
+            self._socket = connection = socket.create_connection(
+                self._address, min(timeout, _LONGEST_CONNECT_S)
+            )
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(_POLL_INTERVAL_S)
+            self.header = header = parse_header(self._read_header(connection, deadline, stop))
+            ranges = RANGES_HZ.get(header.tuner_type, ())
+            refuse_beyond(self._settings.tuner_frequency_hz, ranges, f"{header.tuner} tuner")
+            connection.sendall(b"".join(tuning_commands(self._settings)))
+        except ConnectionRefusedError:
+            self.close()
+            raise ProbeError(
+                "nothing listens there; start rtl_tcp, or correct --probe (probe.address)"
+            ) from None
+        except OSError as error:
+            self.close()
+            why = error.strerror or error
+            raise ProbeError(f"no connection: {why}; correct --probe (probe.address)") from None
+        except (ConfigError, ProbeError):
+            self.close()
+            raise
+
+    def _read_header(
+        self, connection: socket.socket, deadline_s: float, stop: threading.Event
+    ) -> bytes:
+        got = b""
+        while len(got) < _HEADER.size:
+            if stop.is_set():
+                raise ProbeError("it was closed")
+            try:
+                more = connection.recv(_HEADER.size - len(got))
+            except TimeoutError:
+                more = None
+            if more == b"":
+                raise ProbeError(f"the server hung up after {len(got)} bytes of its header")
+            got += more or b""
+            if not _MAGIC.startswith(got[:4]):
+                break  # no need to wait for the rest
+            if len(got) < _HEADER.size and self._clock.now() > deadline_s:
+                waited = self._settings.connect_timeout_s
+                raise ProbeError(
+                    f"the server accepts but sends no header within {waited:g} s: it is busy with "
+                    "another client; close that one"
+                    if not got
+                    else f"the server sent only {len(got)} bytes of its header in {waited:g} s"
+                )
+        return got
+
+    def read(self, ring: IQRing, stop: threading.Event) -> None:
+        """Read samples into the ring until `stop` is set."""
+        connection, now = self._socket, self._clock.now
+        if connection is None:
+            raise ProbeError("it is not open")
+        silence_s = self._settings.silence_s
+        buffer = bytearray(_CHUNK_BYTES)
+        view, array = memoryview(buffer), np.frombuffer(buffer, np.uint8)
+        odd = 0  # 1 if the first byte of the buffer is an I whose Q is yet to come
+        heard = now()
+        while not stop.is_set():
+            try:
+                got = connection.recv_into(view[odd:])
+            except TimeoutError:
+                if now() - heard > silence_s:
+                    raise ProbeError(f"no samples for {silence_s:g} s") from None
+                continue
+            except OSError as error:
+                raise ProbeError(f"the connection was lost: {error}") from None
+            heard = now()
+            if got == 0:
+                raise ProbeError("the server hung up")
+            whole = (odd + got) // 2
+            if not ring.append(array[: 2 * whole].reshape(-1, 2), heard):
+                raise ProbeError(ring.complaint)
+            odd = (odd + got) % 2
+            if odd:
+                buffer[0] = buffer[2 * whole]
+
+    def close(self) -> None:
+        """Hang up."""
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()

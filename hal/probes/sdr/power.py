@@ -1,0 +1,161 @@
+"""Power from IQ samples, how sure it is, and the reward that follows from it.
+
+0 dBFS is mean |z|² = 1. Bytes stand for (x − 127.5)/127.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, log, log2, log10, nan, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from macontrol.hal.probes.sdr.ring import Samples
+
+DB_PER_NEPER = 10.0 / log(10.0)
+"""4.343: a relative error of 1 in a power, in dB."""
+FLOAT_RAIL = 0.99
+"""|I| or |Q| of a float sample from which on it is taken to be on the rails."""
+SEGMENTS = 16
+"""Into how many parts a window is cut to see how its power varies."""
+_HANN_BINS = 1.5
+"""Equivalent noise bandwidth of the Hann window: neighbouring bins are not independent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerReading:
+    """The power in a window of samples."""
+
+    power: float
+    """Mean |z|² without the constant part; 1 is full scale."""
+    sigma_db: float
+    """Standard deviation of the power (dB)."""
+    samples: int
+    clipped_share: float
+    """The share of samples with I or Q on the rails."""
+    noise_sigma_db: float = inf
+    """What the standard deviation would be if the window held nothing but noise (dB)."""
+    strongest: float = nan
+    """Of a tone: the power in the strongest band of the same width, wherever it is."""
+    strongest_hz: float = nan
+    """Where a band that holds the strongest line is centred, from the tuned frequency."""
+
+    @property
+    def dbfs(self) -> float:
+        return to_db(self.power)
+
+
+def to_db(power: float) -> float:
+    """A power ratio in dB; −inf for none."""
+    return 10.0 * log10(power) if power > 0 else -inf
+
+
+def to_complex(samples: Samples) -> npt.NDArray[np.complex64]:
+    """I and Q columns (bytes or floats) as complex numbers of full scale 1."""
+    if samples.dtype == np.uint8:
+        scaled = samples.astype(np.float32)
+        scaled -= np.float32(127.5)
+        scaled *= np.float32(1 / 127.5)
+    else:
+        scaled = np.ascontiguousarray(samples, np.float32)
+    return scaled.view(np.complex64)[:, 0]
+
+
+def clipped_share(samples: Samples) -> float:
+    """The share of samples that stand on the rails in I or Q."""
+    if len(samples) == 0:
+        return 0.0
+    # Bytes: 255 + 1 wraps to 0, so both rails are at most 1.
+    railed = (samples + 1 <= 1) if samples.dtype == np.uint8 else np.abs(samples) >= FLOAT_RAIL
+    return float(np.count_nonzero(railed[:, 0] | railed[:, 1])) / len(samples)
+
+
+def wideband(samples: Samples) -> PowerReading:
+    """Measure the power in the whole band, without the constant part.
+
+    σ = 4.343/√N dB as for noise, or what the spread between parts of the window tells if that is
+    more: a signal that fades or is narrow has fewer independent samples.
+    """
+    count = len(samples)
+    parts = min(SEGMENTS, count)
+    if parts == 0:
+        return PowerReading(0.0, inf, 0, 0.0)
+    length = count // parts
+    z = to_complex(samples)[: parts * length].reshape(parts, length)
+    squares = np.square(z.view(np.float32)).sum(axis=1) / length
+    powers = np.maximum(squares - np.square(np.abs(z.sum(axis=1) / length)), 0.0)
+    return _reading(powers.astype(float), count, count, clipped_share(samples))
+
+
+def tone(
+    samples: Samples, sample_rate_hz: float, offset_hz: float, bandwidth_hz: float
+) -> PowerReading:
+    """Measure the power in a narrow band around an offset from the tuned frequency.
+
+    The bins of short Hann-windowed transforms that fall into the band are summed, so that a tone
+    counts in full wherever in the band the two oscillators put it.
+    """
+    count = len(samples)
+    wanted = 1 << max(3, int(np.ceil(np.log2(8 * sample_rate_hz / bandwidth_hz))))
+    length = min(wanted, count)
+    if length < 8:
+        return PowerReading(0.0, inf, count, clipped_share(samples))
+    parts = count // length
+    hann = np.hanning(length + 1)[:-1].astype(np.float32)
+    frequencies = np.fft.fftfreq(length, 1 / sample_rate_hz)
+    band = np.abs(frequencies - offset_hz) <= bandwidth_hz / 2
+    if not band.any():  # a window too short for the bandwidth: the bin that is nearest
+        band[np.argmin(np.abs(frequencies - offset_hz))] = True
+    z = to_complex(samples)
+    z = (z - z.mean())[: parts * length].reshape(parts, length)
+    spectra = np.square(np.abs(np.fft.fft(z * hann, axis=1)))
+    scale = length * float(np.square(hann, dtype=float).sum())
+    powers = spectra[:, band].sum(axis=1).astype(float) / scale
+    independent = max(1.0, parts * np.count_nonzero(band) / _HANN_BINS)
+    reading = _reading(powers, count, independent, clipped_share(samples))
+    mean = spectra.mean(axis=0, dtype=float)
+    strongest = _strongest_band(mean, int(np.count_nonzero(band))) / scale
+    farthest = (sample_rate_hz - bandwidth_hz) / 2
+    strongest_hz = float(np.clip(frequencies[mean.argmax()], -farthest, farthest))
+    return replace(reading, strongest=strongest, strongest_hz=strongest_hz)
+
+
+def _strongest_band(spectrum: npt.NDArray[np.float64], width: int) -> float:
+    """The most that neighbouring bins sum up to; the spectrum is a circle."""
+    sums = np.cumsum(np.concatenate(([0.0], spectrum, spectrum[: width - 1])))
+    return float((sums[width:] - sums[:-width]).max())
+
+
+def _reading(
+    powers: npt.NDArray[np.float64], count: int, independent: float, clipped: float
+) -> PowerReading:
+    power = float(powers.mean())
+    relative = 1.0 / sqrt(independent)
+    if len(powers) >= 4 and power > 0:
+        seen = float(powers.std(ddof=1)) / power / sqrt(len(powers))
+        relative = max(relative, seen)
+    noise_sigma_db = DB_PER_NEPER / sqrt(independent)
+    return PowerReading(power, DB_PER_NEPER * relative, count, clipped, noise_sigma_db)
+
+
+def snr(power: float, noise: float) -> float:
+    """SNR = max(0, (P − N)/N); not a number if one of them is none."""
+    return max((power - noise) / noise, 0.0)  # in this order: max keeps a NaN only if it is first
+
+
+def rate_reward(
+    transmission_share: float,
+    power: float,
+    noise: float,
+    power_sigma_db: float,
+    noise_sigma_db: float,
+) -> tuple[float, float]:
+    """The reward (1 − T_a/T_s)·log2(1 + SNR) and its standard deviation.
+
+    1 + SNR = P/N, so the derivative with respect to ln P is share/ln 2, and with respect to ln N
+    its negative. Where P falls below N the reward is 0, and as unsure as it is at P = N.
+    """
+    reward = transmission_share * log2(1.0 + snr(power, noise))
+    relative = sqrt(power_sigma_db**2 + noise_sigma_db**2) / DB_PER_NEPER
+    return reward, transmission_share / log(2.0) * relative

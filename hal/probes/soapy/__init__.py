@@ -1,0 +1,1 @@
+"""A local radio through SoapySDR."""

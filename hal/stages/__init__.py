@@ -1,0 +1,1 @@
+"""Stage drivers, one package each."""

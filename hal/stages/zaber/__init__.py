@@ -1,0 +1,1 @@
+"""Stages that speak the Zaber ASCII protocol."""

@@ -1,0 +1,355 @@
+"""A Zaber device that is not there: its commands, its motion, and what can be done to it.
+
+It knows the part of the ASCII protocol that positioning needs: settings, moves, homing, flags,
+alerts and checksums. It has a supply of its own: pulling the cable does not stop it. Faults come
+on demand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+
+from macontrol.hal import Clock, StageDescription
+from macontrol.sim.bench.boards.axis import CountedAxis, profile
+from macontrol.sim.bench.boards.device import VirtualDevice
+
+DEFAULT_SETTINGS: dict[str, float] = {
+    **{"accel": 205, "comm.alert": 0, "comm.checksum": 0, "comm.address": 1},
+    **{"deviceid": 50081, "limit.approach.maxspeed": 209715, "limit.max": 305381, "limit.min": 0},
+    **{"maxspeed": 209715, "resolution": 64, "system.access": 1, "system.axiscount": 1},
+    **{"system.serial": 12345, "system.voltage": 48.0, "version": 7.38, "version.build": 12345},
+}
+"""A rail of 151 mm at 0.49609375 µm per microstep."""
+
+MICROSTEP_MM = 0.49609375e-3
+
+_DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
+_READ_ONLY = frozenset(
+    {"deviceid", "system.axiscount", "system.serial", "system.voltage", "version", "version.build"}
+)
+_SPEED_UNIT = 1.6384
+_COMMAND = re.compile(r"(?:(\d{1,2})(?: (\d)(?: (\d{1,2}|--))?)?)? ?(.*)", re.DOTALL)
+_RANK = ("FF", "FE", "FS", "WL", "WV", "WT", "WS", "WM", "WR", "WH", "NC", "NI")
+_LONGEST_LINE = 120
+_NAP_S = 0.05
+
+
+class _Refused(Exception):  # noqa: N818 - it is an answer, not a mishap
+    """A command is answered with `RJ` and a reason."""
+
+
+class VirtualZaber(VirtualDevice):
+    """One device with one axis. Start it, open `port`, stop it with `close`; or use a `with`."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        settings: Mapping[str, float] | None = None,
+        microstep_mm: float = MICROSTEP_MM,
+        link: Path | None = None,
+        distance_mm: float = 40.0,
+        answer_s: float = 0.001,
+    ) -> None:
+        """`distance_mm` is how far the carriage stands from where homing will take it."""
+        super().__init__("virtual-zaber", clock, link)
+        self.settings: dict[str, float] = {**DEFAULT_SETTINGS, **(settings or {})}
+        self._microstep_mm = microstep_mm
+        self._answer_s = answer_s
+        self._axis = CountedAxis(distance_mm)
+        self._flags = {"WR"}
+        self._is_fresh = False
+        """Whether its supply has dipped since it last said anything."""
+        self._moving = self._homing = False
+
+    # -- From outside -------------------------------------------------------------------------
+
+    def position_at(self, moment: float) -> float:
+        return self._axis.true.position_at(moment) + 0.0
+
+    @property
+    def usable_mm(self) -> float:
+        return self.settings["limit.max"] * self._microstep_mm
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """The flags that are up now."""
+        return frozenset(self._flags)
+
+    def reset(self) -> None:
+        """Let its supply dip: it starts anew and does not know where it is."""
+        self._do(self._start_over)
+
+    def hang(self) -> None:
+        """Stand, and neither answer nor act any more until the supply dips."""
+
+        def hang() -> None:
+            self._halt()
+            self._wire.drop_unsent()
+            self._hanging = True
+
+        self._do(hang)
+
+    def stall(self) -> None:
+        """Block the carriage: a motion, this or the next, ends where it is, with FS up."""
+
+        def stall() -> None:
+            self._axis.stick(self._clock.now())
+            if self._moving:
+                self._stop_stalled()
+
+        self._do(stall)
+
+    def release(self) -> None:
+        """Free the carriage again."""
+        self._do(self._axis.release)
+
+    def raise_flag(self, flag: str) -> None:
+        """Put a flag up, as an overheated device does."""
+        self._do(lambda: self._flags.add(flag))
+
+    def interrupt(self, target_microsteps: int, speed: float = 0) -> None:
+        """Send it elsewhere as another program might; a speed in the device's unit, 0 is full."""
+        self._do(lambda: self._move(target_microsteps * self._microstep_mm, speed))
+
+    def lose_steps(self, by_mm: float) -> None:
+        """Shift the carriage without the device's knowing it."""
+        self._do(lambda: self._axis.true.shift(by_mm, self._clock.now()))
+
+    # -- The wire -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing:
+            until = self._clock.now() + _NAP_S
+            if self._moving and not self._hanging:
+                until = min(until, self._axis.counted.still_at)
+            self._attend(until)
+            if not self._hanging:
+                self._look_at_motion()
+                self._take_commands()
+            if not self._wire.is_open:
+                self._received.clear()
+
+    def _receive(self, data: bytes) -> None:
+        self._received += data
+
+    def _take_commands(self) -> None:
+        while (end := self._received.find(b"\n")) >= 0:
+            line = bytes(self._received[:end]).rstrip(b"\r")
+            del self._received[: end + 1]
+            start = line.rfind(b"/")
+            if start >= 0 and len(line) - start <= _LONGEST_LINE:
+                self._take(line[start + 1 :])
+        if len(self._received) > 4 * _LONGEST_LINE:
+            self._received.clear()
+
+    # -- Commands -----------------------------------------------------------------------------
+
+    def _take(self, body: bytes) -> None:
+        """Take up what stood after the slash: a wrong checksum, or another's address, is passed."""
+        if body[-3:-2] == b":":
+            body, told = body[:-3], body[-2:]
+            if b"%02X" % (-sum(body) & 0xFF) != told.upper():
+                return
+        match = _COMMAND.fullmatch(body.decode("ascii", "replace"))
+        if match is None:
+            return
+        device, axis, number = int(match[1] or 0), int(match[2] or 0), match[3]
+        text = " ".join(match[4].split())
+        address = int(self.settings["comm.address"])
+        if device not in (0, address):
+            return
+        self.lines.append(text)
+        try:
+            if axis > self.settings["system.axiscount"]:
+                raise _Refused("BADAXIS")
+            verdict, data = "OK", self._execute(text, axis)
+        except _Refused as refusal:
+            verdict, data = "RJ", str(refusal)
+        if number == "--":
+            return
+        echo = "" if number is None else f"{int(number):02d} "
+        self._say(f"@{address:02d} {axis} {echo}{verdict} {self._status()} {data}")
+
+    def _say(self, line: str) -> None:
+        body = line[1:].encode("ascii")
+        tail = b":%02X" % (-sum(body) & 0xFF) if self.settings["comm.checksum"] else b""
+        self._transmit(line[:1].encode("ascii") + body + tail + b"\r\n", self._answer_s)
+        self._is_fresh = False
+
+    def _status(self) -> str:
+        flags = self._ranked_flags()
+        return f"{'BUSY' if self._moving else 'IDLE'} {flags[0] if flags else '--'}"
+
+    def _ranked_flags(self) -> list[str]:
+        known = [flag for flag in _RANK if flag in self._flags]
+        return known + sorted(self._flags - set(_RANK))
+
+    def _execute(self, text: str, axis: int) -> str:
+        verb, _, rest = text.partition(" ")
+        if verb == "":
+            return "0"
+        if verb == "get":
+            return self._get(rest, axis)
+        if verb == "set":
+            name, _, value = rest.partition(" ")
+            self._set(name, _number(value), axis)
+        elif verb == "move":
+            self._execute_move(rest)
+        elif verb == "home":
+            self._home()
+        elif verb in ("stop", "estop"):
+            self._stop(inf if verb == "estop" else self._acceleration())
+        elif verb == "warnings":
+            return self._tell_warnings(clear=rest == "clear")
+        elif text == "system reset":
+            self._start_over()
+        else:
+            raise _Refused("BADCOMMAND")
+        return "0"
+
+    def _get(self, name: str, axis: int) -> str:
+        if name == "pos":
+            return str(self._pos())
+        if name not in self.settings:
+            raise _Refused("BADCOMMAND")
+        if axis and _DEVICE_WIDE.match(name):
+            raise _Refused("DEVICEONLY")
+        value = self.settings[name]
+        if name == "version":
+            return f"{value:.2f}"
+        return f"{value:.1f}" if name == "system.voltage" else f"{value:.0f}"
+
+    def _set(self, name: str, value: float, axis: int) -> None:
+        if name == "pos":
+            self._axis.counted.put(value * self._microstep_mm, self._clock.now())
+            return
+        if name not in self.settings or name in _READ_ONLY:
+            raise _Refused("BADCOMMAND")
+        if axis and _DEVICE_WIDE.match(name):
+            raise _Refused("DEVICEONLY")
+        if (name == "maxspeed" and value <= 0) or (name.startswith("comm.") and value < 0):
+            raise _Refused("BADDATA")
+        self.settings[name] = value
+
+    def _execute_move(self, rest: str) -> None:
+        how, *numbers = rest.split() or [""]
+        low, high = self.settings["limit.min"], self.settings["limit.max"]
+        if how in ("min", "max"):
+            target = low if how == "min" else high
+        elif how in ("abs", "rel") and numbers:
+            target = _number(numbers.pop(0)) + (self._pos() if how == "rel" else 0)
+        else:
+            raise _Refused("BADCOMMAND")
+        if not low <= target <= high or len(numbers) > 2:
+            raise _Refused("BADDATA")
+        speed = _number(numbers[0]) if numbers else 0.0
+        acceleration = _number(numbers[1]) if len(numbers) > 1 else None
+        if speed < 0:
+            raise _Refused("BADDATA")
+        self.blind_moves += bool(self._flags & {"WR", "WH"}) and not self._is_fresh
+        self._move(round(target) * self._microstep_mm, speed, acceleration)
+
+    def _tell_warnings(self, *, clear: bool) -> str:
+        flags = self._ranked_flags()
+        if clear:
+            self._flags &= {"WR", "WH", "WT", "WV"}
+        return " ".join([f"{len(flags):02d}", *flags])
+
+    # -- Motion -------------------------------------------------------------------------------
+
+    def _pos(self) -> int:
+        return round(self._axis.counted.position_at(self._clock.now()) / self._microstep_mm)
+
+    def _acceleration(self, data: float | None = None) -> float:
+        value = self.settings["accel"] if data is None else data
+        return inf if value == 0 else value * 1e4 / _SPEED_UNIT * self._microstep_mm
+
+    def _move(self, to_mm: float, speed_data: float = 0, acceleration: float | None = None) -> None:
+        begin = self._make_way()
+        speed = (speed_data or self.settings["maxspeed"]) / _SPEED_UNIT * self._microstep_mm
+        self._set_out(to_mm, begin, profile(speed, self._acceleration(acceleration)))
+
+    def _home(self) -> None:
+        """Move by as much as the carriage truly is away from 0."""
+        begin = self._make_way()
+        speed = self.settings["limit.approach.maxspeed"] / _SPEED_UNIT * self._microstep_mm
+        here, true = self._axis.counted.position_at(begin), self._axis.true.position_at(begin)
+        self._homing = True
+        self.is_newly_opened = False
+        self._set_out(here - true, begin, profile(speed, self._acceleration()))
+
+    def _make_way(self) -> float:
+        """Come to a stand if it moves, and say when that is."""
+        now = self._clock.now()
+        if self._moving:
+            self._flags.add("NI")
+            self._axis.brake(now, self._acceleration())
+        self._homing = False
+        return max(now, self._axis.counted.still_at)
+
+    def _set_out(self, to_mm: float, begin: float, how: StageDescription) -> None:
+        self._moving = True
+        self._flags -= {"FS"}
+        rail_mm = self.settings["limit.max"] * self._microstep_mm
+        self._axis.move(to_mm, begin, how, (0.0, rail_mm))
+        if self._axis.is_stuck:
+            self._stop_stalled()
+
+    def _look_at_motion(self) -> None:
+        now = self._clock.now()
+        if self._moving and self._axis.counted.still_at <= now:
+            self._moving = False
+            if self._homing:
+                self._homing = False
+                self._axis.counted.put(0.0, now)
+                self._axis.true.put(0.0, now)
+                self._flags -= {"WR", "WH", "WL", "WM", "WS", "NI"}
+            self._alert()
+
+    def _stop(self, acceleration: float) -> None:
+        if self._moving:
+            self._axis.brake(self._clock.now(), acceleration)
+            self._round_to_steps()
+            self._homing = False
+            self._flags.add("NI")
+
+    def _round_to_steps(self) -> None:
+        """A motor ends on a step, wherever the braking is over."""
+        end = self._axis.counted.still_at
+        stand = self._axis.counted.position_at(end)
+        whole = round(stand / self._microstep_mm) * self._microstep_mm
+        self._axis.counted.put(whole, end)
+        self._axis.true.put(self._axis.true.position_at(end) + whole - stand, end)
+
+    def _stop_stalled(self) -> None:
+        self._halt()
+        self._flags.add("FS")
+        self._alert()
+
+    def _halt(self) -> None:
+        self._axis.brake(self._clock.now())
+        self._round_to_steps()
+        self._moving = self._homing = False
+
+    def _alert(self) -> None:
+        if self.settings["comm.alert"]:
+            self._say(f"!{int(self.settings['comm.address']):02d} 1 {self._status()}")
+
+    def _start_over(self) -> None:
+        self._halt()
+        self._hanging = False
+        self._received.clear()
+        self._wire.drop_unsent()
+        self._axis.counted.put(0.0, self._clock.now())
+        self._flags = {"WR"}
+        self._is_fresh = True
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"-?\d{1,10}(\.\d{1,9})?", text):
+        raise _Refused("BADDATA")
+    return float(text)

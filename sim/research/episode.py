@@ -1,0 +1,107 @@
+"""One policy on one reward map, slot by slot, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.config import Config
+from macontrol.config.model.grid import Grid
+from macontrol.controller.policies.moveucb import MoveUCB
+from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.policies.theory import SurfaceMeter, Trajectory, Verdict, check_run
+from macontrol.controller.survey.samples import Survey
+from macontrol.sim.world.rewardmap import RewardMap
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A finished run on a map: the trajectory, and the rewards along it."""
+
+    trajectory: Trajectory
+    reward: Array
+    """g_t(x_t): what was earned."""
+    observed: Array
+    """r_t: what was seen of it."""
+    theory: dict[str, Verdict]
+
+    def net_reward(self, movement_cost: float) -> float:
+        """Σ g_t(x_t) − c_e·|x_t − x_{t−1}| (the objective, eq. online)."""
+        return float(self.reward.sum()) - movement_cost * self.trajectory.travel
+
+
+def play(
+    config: Config,
+    world: RewardMap,
+    *,
+    seed: int = 0,
+    meter: bool = False,
+    late: NDArray[np.bool_] | None = None,
+    begin_held: bool = False,
+) -> Episode:
+    """Run the config's policy over a map. `meter` also measures how the surface moves (Lemma 2).
+
+    `begin_held` is how the paper's own figures start Sweep-and-hold: see `make_policy`.
+    """
+    survey = Survey(world.survey_position, world.survey_reward)
+    policy = make_policy(config, survey, seed=seed, begin_held=begin_held)
+    return play_policy(config, policy, world, meter=meter, late=late)
+
+
+def play_policy(
+    config: Config,
+    policy: Policy,
+    world: RewardMap,
+    *,
+    meter: bool = False,
+    late: NDArray[np.bool_] | None = None,
+) -> Episode:
+    """Run a policy over a map, as Algorithm 1 has it: observe at x_t, decide x_{t+1}.
+
+    The rewards of `late` slots are known a slot later, as those of a radio that sends in blocks.
+    """
+    grid, slots = config.grid, world.slots
+    position, after, target, shortfall, reward, observed = np.empty((6, slots))
+    surface_meter = SurfaceMeter() if meter and isinstance(policy, MoveUCB) else None
+    x = policy.start_position
+    for t in range(slots):
+        g = _reward_at(world.reward[t], grid, x)
+        r = g + float(world.noise[t])
+        if late is not None and t > 0 and late[t - 1]:
+            policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
+        if late is None or not late[t]:
+            policy.observe(t + 1, x, r)
+        decision = policy.decide(t + 1, x)
+        position[t], reward[t], observed[t] = x, g, r
+        target[t], after[t], shortfall[t] = decision.target, decision.position, decision.shortfall
+        if surface_meter is not None:
+            surface_meter.update(policy.surface)  # type: ignore[attr-defined]
+        x = decision.position
+    trajectory = Trajectory(
+        start=policy.start_position,
+        position=position,
+        next_position=after,
+        target=target,
+        shortfall=shortfall,
+        surface_movement=None if surface_meter is None else surface_meter.movement,
+    )
+    verdicts = check_run(
+        trajectory,
+        length=grid.length,
+        rho_max=config.physical.rho_max,
+        margin=policy.margin if isinstance(policy, MoveUCB) else 0.0,
+    )
+    return Episode(trajectory, reward, observed, verdicts)
+
+
+def _reward_at(row: Array, grid: Grid, position: float) -> float:
+    """g_t at a position: the map's value on the grid, linear between its points."""
+    index = grid.index(position)
+    if index is not None:
+        return float(row[index])
+    return float(np.interp(position, grid.points, row))

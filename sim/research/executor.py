@@ -1,0 +1,194 @@
+"""Where jobs run: a pool of processes on this machine, or a Dask cluster.
+
+Both are a `concurrent.futures.Executor`, and a job knows nothing of either, so the results are
+the same to the bit on like machines. Whatever happens here, an interruption or an error, no
+worker of ours is left behind.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
+
+from macontrol.config.model.errors import HardwareError, UsageError
+from macontrol.config.suggestion import pip_install
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 10.0
+_SAFE_PATH = "PYTHONSAFEPATH"
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class ProcessPool(ThreadPoolExecutor):
+    """Calls run in worker processes, each behind a pipe of its own.
+
+    `ProcessPoolExecutor` has one pipe for the answers of all workers. A worker that is killed in
+    the middle of an answer leaves half a message there, and the pool waits for the rest for ever.
+    A worker's own pipe ends with the worker.
+    """
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        # Fresh processes: a fork would inherit whatever threads and state this one has by now.
+        context = multiprocessing.get_context("spawn")
+        self._processes = []
+        self._idle: SimpleQueue[Connection] = SimpleQueue()
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()  # so that ours ends when the process does
+            self._processes.append(process)
+            self._idle.put(ours)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return super().submit(self._call, fn, args, kwargs)
+
+    def terminate(self) -> None:
+        """End the workers at once. Calls under way raise BrokenExecutor."""
+        for process in self._processes:
+            process.terminate()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        while not self._idle.empty():
+            self._idle.get().close()
+        if wait:
+            for process in self._processes:
+                process.join()
+
+    def _call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        worker = self._idle.get()  # there are as many as threads
+        try:
+            worker.send((fn, args, kwargs))
+            result, error = worker.recv()
+        except (EOFError, OSError) as lost:
+            raise BrokenExecutor("the connection to a worker process ended") from lost
+        finally:
+            self._idle.put(worker)
+        if error is not None:
+            raise error
+        return cast(T, result)
+
+
+def _serve(connection: Connection) -> None:
+    """Answer calls until the pool closes the connection."""
+    _prepare_worker()
+    while True:
+        try:
+            fn, args, kwargs = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[Any, Exception | None] = (fn(*args, **kwargs), None)
+        except Exception as error:
+            error.add_note(f"in a worker process:\n{traceback.format_exc()}")
+            answer = (None, error)
+        connection.send(answer)
+
+
+@contextmanager
+def process_pool(workers: int) -> Iterator[Executor]:
+    """A pool of fresh processes. Leaving it by an exception ends those at work at once."""
+    with _safe_path():
+        pool = ProcessPool(workers)
+        try:
+            yield pool
+        except BaseException:
+            pool.terminate()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Python processes started meanwhile take no modules from the working directory."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
+
+
+def _ignore_interrupt() -> None:
+    """Leave Ctrl-C, which reaches every process of a terminal, to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _prepare_worker() -> None:
+    """Leave Ctrl-C to the parent, and do not outlive it."""
+    _ignore_interrupt()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
+    """The workers of a Dask scheduler, or, without one, of a cluster started here."""
+    try:
+        # Dask has no types; through a module of type Any they are not asked for.
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise UsageError(
+            f"--engine dask needs Dask, which is not installed: {pip_install('dask[distributed]')}"
+        ) from None
+    with ExitStack() as stack:
+        stack.enter_context(_safe_path())
+        if scheduler is None:
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    silence_logs=logging.ERROR,
+                )
+            )
+            client = stack.enter_context(distributed.Client(cluster))
+            client.run(_ignore_interrupt)
+        else:
+            try:
+                client = stack.enter_context(
+                    distributed.Client(scheduler, timeout=CONNECT_TIMEOUT_S)
+                )
+            except (OSError, ValueError, TimeoutError) as error:
+                raise HardwareError(
+                    f"--scheduler {scheduler}: no Dask scheduler answers there ({error}); "
+                    "start one with `dask scheduler`, and workers with `dask worker`, or leave "
+                    "--scheduler out to run a cluster on this machine"
+                ) from None
+        executor = client.get_executor(pure=False)
+        try:
+            yield executor
+        finally:
+            with suppress(Exception):
+                executor.shutdown(wait=False)

@@ -1,0 +1,197 @@
+"""What the figures have in common: the realizations, the worlds, and policies run over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.config import Config, differing_keys, load_config
+from macontrol.sim.research.statistics import Estimate, estimate
+from macontrol.sim.research.store import Results
+from macontrol.sim.research.tasks import Oracle, OracleCourse, Play, Task, checkpoints
+
+Array = NDArray[np.float64]
+
+POLICIES: dict[str, str] = {
+    "MoveUCB": "moveucb",
+    "GP-UCB": "gp-ucb",
+    "Sweep-and-hold": "sweep-and-hold",
+    "ε-greedy": "epsilon-greedy",
+    "Fixed": "fixed",
+}
+"""The policies as the figures call them, and as a config does."""
+
+SWEEP_PERIODS = (500, 1000, 2000)
+"""The periods Sweep-and-hold chooses from (Benchmarks)."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A kind of world: which scenario, which drift."""
+
+    scenario: Literal["blocked", "dense"] = "blocked"
+    drift: Literal["continuous", "piecewise"] = "continuous"
+    change_points: int | Literal["auto"] = "auto"
+
+
+BLOCKED = World()
+DENSE = World(scenario="dense")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The size of a campaign. Realization i is the world of seed `first_seed` + i, in every
+    figure, so that policies and figures meet the same worlds."""
+
+    base: Config
+    realizations: int
+    slots: int
+    first_seed: int = 1
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from Table 1 and the preset's open choices."""
+        return {key: value for key, (value, _) in differing_keys(self.base, load_config()).items()}
+
+    def seeds(self, most: int | None = None) -> range:
+        """The seeds of the realizations, or of the first few of them."""
+        count = self.realizations if most is None else min(most, self.realizations)
+        return range(self.first_seed, self.first_seed + count)
+
+    def world(self, world: World, seed: int, slots: int | None = None, **changes: Any) -> Config:
+        """The config of one realization of a world, with some values changed."""
+        return self.base.replace(
+            **{
+                "channel__scenario": world.scenario,
+                "drift__model": world.drift,
+                "drift__change_points": world.change_points,
+                "run__horizon": self.slots if slots is None else slots,
+                "run__seed": seed,
+                **changes,
+            }
+        )
+
+    def runs(
+        self,
+        world: World,
+        policy: str,
+        *,
+        seeds: Sequence[int] | None = None,
+        **changes: Any,
+    ) -> Runs:
+        """A policy, by its name in the figures, over the realizations of a world."""
+        changes = {"algorithm__policy": POLICIES[policy], **changes}
+        seeds = self.seeds() if seeds is None else seeds
+        plays = tuple(Play(canonical(self.world(world, seed, **changes))) for seed in seeds)
+        return Runs(self, world, tuple(seeds), plays)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One policy over the realizations of one world; every measure is one number for each."""
+
+    setting: Setting
+    world: World
+    seeds: tuple[int, ...]
+    plays: tuple[Play, ...]
+
+    def tasks(self, *movement_costs: float) -> list[Task]:
+        """The runs, and the oracles to charge them against at each c_e (the base's if none)."""
+        costs = movement_costs or (self.setting.base.reward.movement_cost,)
+        return [*self.plays, *(oracle for cost in costs for oracle in self._oracles(cost))]
+
+    def course_tasks(self) -> list[Task]:
+        """The oracle's trajectories, for the regret over time."""
+        return list(self._courses())
+
+    def measure(self, results: Results, quantity: str, movement_cost: float | None = None) -> Array:
+        """One quantity per realization; regret is per slot, charged with c_e (the base's)."""
+        if quantity == "regret":
+            return self._regret(results, movement_cost)
+        return np.array([results[play][quantity] for play in self.plays], dtype=np.float64)
+
+    def estimate(
+        self, results: Results, quantity: str, movement_cost: float | None = None
+    ) -> Estimate:
+        """The mean of a quantity over the realizations."""
+        return estimate(self.measure(results, quantity, movement_cost))
+
+    def regret_course(self, results: Results) -> tuple[list[int], Array]:
+        """The cumulative regret (eq. regret) after each checkpoint: realizations × checkpoints."""
+        optimum = np.array([results[course]["net_course"] for course in self._courses()])
+        reward = self.measure(results, "reward_course")
+        energy = self.setting.base.reward.movement_cost * self.measure(results, "travel_course")
+        return checkpoints(self.setting.slots).tolist(), optimum - (reward - energy)
+
+    def _regret(self, results: Results, movement_cost: float | None) -> Array:
+        cost = self.setting.base.reward.movement_cost if movement_cost is None else movement_cost
+        optimum = np.array([results[oracle]["value"] for oracle in self._oracles(cost)])
+        earned = self.measure(results, "reward") - cost * self.measure(results, "travel")
+        return np.asarray((optimum - earned) / self.setting.slots, dtype=np.float64)
+
+    def _oracles(self, movement_cost: float) -> list[Oracle]:
+        return [
+            Oracle(self.setting.world(self.world, seed, reward__movement_cost=movement_cost))
+            for seed in self.seeds
+        ]
+
+    def _courses(self) -> list[OracleCourse]:
+        return [OracleCourse(self.setting.world(self.world, seed)) for seed in self.seeds]
+
+
+def canonical(config: Config) -> Config:
+    """The config with one of several ways to say the same thing, so that it is played once.
+
+    The confidence parameter becomes a number. No persistence is a margin of 0 (eq. hysteresis).
+    MoveUCB confined to the reach, without cost and persistence, is GP-UCB.
+    """
+    algorithm = config.algorithm
+    same: dict[str, Any] = {"algorithm__beta": algorithm.beta_for(algorithm.policy)}
+    if algorithm.policy == "moveucb" and not algorithm.use_persistence:
+        same |= {"algorithm__margin": 0.0, "algorithm__use_persistence": True}
+    config = config.replace(**same)
+    algorithm = config.algorithm
+    free = algorithm.margin == 0.0 and not algorithm.use_movement_cost
+    if algorithm.policy == "moveucb" and algorithm.search == "local" and free:
+        config = config.replace(algorithm__policy="gp-ucb")
+    if config.algorithm.policy == "gp-ucb":  # it reads none of these
+        unread = {"eta": 0.0, "margin": 0.0, "search": "local", "use_movement_cost": False}
+        config = config.replace(**{f"algorithm__{key}": value for key, value in unread.items()})
+    return config
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Sweep-and-hold at each period, and the one that regrets least in the blocked scenario,
+    which is applied throughout (Benchmarks)."""
+
+    setting: Setting
+
+    def tasks(self) -> list[Task]:
+        """What choosing the period takes."""
+        return [task for runs in self._candidates().values() for task in runs.tasks()]
+
+    def at_every_period(self, world: World, seeds: Sequence[int] | None = None) -> list[Runs]:
+        """The period is not known before the campaign has run, so all three are played."""
+        return [self._runs(world, period, seeds) for period in SWEEP_PERIODS]
+
+    def chosen_period(self, results: Results) -> int:
+        """The period with the lowest mean regret."""
+        runs = self._candidates()
+        return min(runs, key=lambda period: runs[period].estimate(results, "regret").mean)
+
+    def chosen(self, results: Results, world: World, seeds: Sequence[int] | None = None) -> Runs:
+        """Sweep-and-hold as the figures show it."""
+        return self._runs(world, self.chosen_period(results), seeds)
+
+    def _candidates(self) -> dict[int, Runs]:
+        return {period: self._runs(BLOCKED, period, None) for period in SWEEP_PERIODS}
+
+    def _runs(self, world: World, period: int, seeds: Sequence[int] | None) -> Runs:
+        return self.setting.runs(
+            world, "Sweep-and-hold", seeds=seeds, algorithm__sweep_period=period
+        )

@@ -1,0 +1,161 @@
+"""The oracle: the best any policy could have done, knowing all rewards in advance (eq. oracle).
+
+Exact backward dynamic programming on the grid. With n the reach in grid steps and U_t the reward
+still to come from slot t on,
+
+    U_t(x) = g_t(x) + max over |d| <= n of (U_{t+1}(x + d) − c_e |d|).
+
+The maximum is split into both directions of travel. With the price moved into the argument, as
+U(x) − c_e x to the right and U(x) + c_e x to the left, each is a plain sliding maximum, which is
+built by doubling its width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.config import Config
+from macontrol.sim.world.channel import grid
+
+Floats = NDArray[np.float64]
+
+LEVEL_SLOTS = 64
+"""How often the values are brought back to around zero, so that they keep their last digits."""
+
+
+@dataclass(frozen=True)
+class OraclePath:
+    """The oracle's trajectory for slots 1 … T, and what it earns net of the energy of travel."""
+
+    index: NDArray[np.intp]
+    position: Floats
+    value: float
+
+
+def oracle_value(
+    reward: Floats, config: Config, movement_costs: Sequence[float] | None = None
+) -> Floats:
+    """OPT_T for each movement cost c_e, the config's own if none is given.
+
+    `reward` holds g_t over the grid, one row a slot.
+    """
+    costs = _costs(config, movement_costs)
+    recursion = _Recursion(reward, config, costs)
+    value = reward[-1] + np.zeros((len(costs), 1))
+    for _ in recursion.backward(value, len(reward) - 1, 0):
+        pass
+    first = value - _first_move(config, costs)
+    return np.asarray(first.max(axis=1) + recursion.level())
+
+
+def oracle_path(reward: Floats, config: Config, movement_cost: float | None = None) -> OraclePath:
+    """A trajectory that attains OPT_T; among equals the lowest position is taken.
+
+    The values are kept at every √T-th slot only and computed again in between, so the memory is
+    small beside that of the rewards.
+    """
+    costs = _costs(config, None if movement_cost is None else [movement_cost])
+    recursion = _Recursion(reward, config, costs)
+    slots, points = reward.shape
+    stride = max(1, math.isqrt(slots))
+    value = reward[-1] + np.zeros((1, 1))
+    kept = {slots - 1: value.copy()}
+    for slot in recursion.backward(value, slots - 1, 0):
+        if slot % stride == 0:
+            kept[slot] = value.copy()
+
+    position, reach = grid(config), recursion.reach
+    index = np.empty(slots, dtype=np.intp)
+    index[0] = at = int(np.argmax(value - _first_move(config, costs)))
+    price = float(costs[0]) * config.algorithm.grid_spacing * np.abs(np.arange(-reach, reach + 1))
+    ends = sorted(kept)
+    for begin, end in pairwise(ends):
+        # The values of rows begin + 1 … end once more, from the last one down.
+        value = kept[end].copy()
+        rows = np.empty((end - begin, points))
+        rows[-1] = value
+        for slot in recursion.backward(value, end, begin + 1):
+            rows[slot - begin - 1] = value
+        for slot in range(begin + 1, end + 1):
+            low, high = max(0, at - reach), min(points, at + reach + 1)
+            ahead = rows[slot - begin - 1, low:high] - price[low - at + reach : high - at + reach]
+            at = low + int(ahead.argmax())
+            index[slot] = at
+    travelled = np.abs(np.diff(position[index], prepend=config.physical.x_0))
+    earned = reward[np.arange(slots), index]
+    value_sum = math.fsum(earned.tolist()) - float(costs[0]) * math.fsum(travelled.tolist())
+    return OraclePath(index, position[index], value_sum)
+
+
+class _Recursion:
+    """One backward step after another, for several movement costs at once, in place."""
+
+    def __init__(self, reward: Floats, config: Config, costs: Floats) -> None:
+        if reward.ndim != 2 or len(reward) == 0 or reward.shape[1] != config.grid_size:
+            raise ValueError(
+                f"rewards of shape {reward.shape} do not fit a grid of {config.grid_size} positions"
+            )
+        points = config.grid_size
+        self._reward = reward
+        self._levels: list[Floats] = []
+        self.reach = min(
+            points - 1, math.floor(config.physical.rho_max / config.algorithm.grid_spacing + 1e-9)
+        )
+        self._price = np.multiply.outer((-costs, costs), grid(config))
+        # A window of reach + 1 points begins at x to the right of it and ends at x to the left:
+        # padding on opposite sides lets both directions be windows that begin at x.
+        width = points + self.reach
+        self._padded = np.full((2, len(costs), width), -np.inf)
+        self._to_right = self._padded[0, :, :points]
+        self._to_left = self._padded[1, :, self.reach :]
+        self._doublings: list[tuple[Floats, Floats, Floats]] = []
+        source, covered = self._padded, 1
+        while covered < self.reach + 1:
+            shift = min(covered, self.reach + 1 - covered)
+            target = np.empty((2, len(costs), source.shape[2] - shift))
+            self._doublings.append((source[:, :, :-shift], source[:, :, shift:], target))
+            source, covered = target, covered + shift
+        self._windowed = source
+
+    def backward(self, value: Floats, slot: int, stop: int) -> Iterator[int]:
+        """Turn the values of row `slot` into those of each row before it, down to row `stop`."""
+        reward, doublings, windowed = self._reward, self._doublings, self._windowed
+        right_price, left_price = self._price
+        while slot > stop:
+            slot -= 1
+            np.add(value, right_price, out=self._to_right)
+            np.add(value, left_price, out=self._to_left)
+            for near, far, target in doublings:
+                np.maximum(near, far, out=target)
+            # Without reach the window is the padded array itself, which is written anew above.
+            windowed -= self._price
+            np.maximum(windowed[0], windowed[1], out=value)
+            value += reward[slot]
+            if slot % LEVEL_SLOTS == 0:
+                level = value.max(axis=1, keepdims=True)
+                value -= level
+                self._levels.append(level[:, 0])
+            yield slot
+
+    def level(self) -> Floats:
+        """What was taken off the values so far, for each movement cost."""
+        return np.array([math.fsum(taken) for taken in zip(*self._levels, strict=True)] or [0.0])
+
+
+def _costs(config: Config, movement_costs: Sequence[float] | None) -> Floats:
+    costs = [config.reward.movement_cost] if movement_costs is None else movement_costs
+    return np.array(costs, dtype=np.float64)
+
+
+def _first_move(config: Config, costs: Floats) -> Floats:
+    """The price of x_1 from x_0 for each cost and grid point; infinite out of reach."""
+    distance = np.abs(grid(config) - config.physical.x_0)
+    tolerance = 1e-9 * config.algorithm.grid_spacing
+    out_of_reach = np.where(distance <= config.physical.rho_max + tolerance, 0.0, np.inf)
+    return np.multiply.outer(costs, distance) + out_of_reach

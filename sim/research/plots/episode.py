@@ -1,0 +1,117 @@
+"""One run as a picture: the reward over rail and time, with the antenna's way through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import Normal, Stroke
+from numpy.typing import NDArray
+
+from macontrol.config import Config
+from macontrol.sim.research.episode import Episode
+from macontrol.sim.research.figures.setting import POLICIES
+from macontrol.sim.research.plots.style import (
+    RATE,
+    legend_above,
+    millimetre_axis,
+    paper_style,
+    save_figure,
+)
+from macontrol.sim.world.rewardmap import RewardMap
+
+Array = NDArray[np.float64]
+
+_COLUMNS = 320
+"""The map is averaged to at most this number of columns: finer ones are not seen."""
+_STRETCHES = 150
+"""The rewards are averaged over this part of the run."""
+
+_NAMES = {name: label for label, name in POLICIES.items()}
+
+
+def _outlined(width: float, colour: str = "white") -> list[Any]:
+    """A rim: the line stands out on dark and on light parts of the map."""
+    return [Stroke(linewidth=width + 1.1, foreground=colour), Normal()]
+
+
+_ANTENNA: dict[str, Any] = {"color": "#D55E00", "linewidth": 1.3}
+_TARGET: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (2, 1))}
+_FIXED: dict[str, Any] = {"color": "#CC79A7", "linewidth": 1.1, "linestyle": (0, (6, 2))}
+_BEST: dict[str, Any] = {"color": "#777777", "linewidth": 1.1, "linestyle": "-"}
+
+
+def draw_episode(path: Path, config: Config, world: RewardMap, episode: Episode) -> None:
+    """Draw a replayed run into a PNG, SVG or PDF file."""
+    with paper_style():
+        save_figure(episode_figure(config, world, episode), path)
+
+
+def episode_figure(config: Config, world: RewardMap, episode: Episode) -> Figure:
+    """The map with the antenna's way; below, its reward beside the best and a fixed antenna's."""
+    length, slot_s = config.physical.region_length, config.physical.slot_duration_s
+    run, slots = episode.trajectory, world.slots
+    grid = config.grid
+    fixed = grid.nearest(config.physical.x_0)
+    seconds: Array = np.arange(1, slots + 1) * np.float64(slot_s)
+    end = float(seconds[-1]) if slots > 1 else 2 * slot_s
+    figure, (above, below) = plt.subplots(
+        2, 1, figsize=(7.2, 4.1), sharex=True, height_ratios=(2.1, 1)
+    )
+    above.grid(visible=False)
+    image = above.imshow(
+        _columns(world.reward).T,
+        origin="lower",
+        aspect="auto",
+        extent=(0.0, end, 0.0, length),
+        cmap="cividis",
+        interpolation="nearest",
+    )
+    place = float(grid.points[fixed])
+    above.plot([0.0, end], [place, place], **_FIXED, path_effects=_outlined(1.1, "black"))
+    above.plot(seconds, run.position, **_ANTENNA, path_effects=_outlined(1.3), zorder=3)
+    above.plot(seconds, run.target, **_TARGET, path_effects=_outlined(0.7), zorder=2.8)
+    above.set_ylabel(r"Position $x$ ($\lambda$)")
+    millimetre_axis(above, config, "right")
+    figure.colorbar(image, ax=above, label=f"Reward $g_t(x)$ ({RATE})", pad=0.01)
+
+    width = max(1, slots // _STRETCHES)
+    rewards = {
+        "best": world.reward.max(axis=1),
+        "fixed": world.reward[:, fixed],
+        "run": episode.reward,
+    }
+    for name, look in (("best", _BEST), ("fixed", _FIXED), ("run", _ANTENNA)):
+        below.plot(_means(seconds, width), _means(rewards[name], width), **look)
+    below.set_ylabel(f"Reward ({RATE})")
+    below.set_xlabel(f"Time (s); rewards are means over {width * slot_s:.3g} s")
+    below.set_xlim(0.0, end)
+    name = _NAMES[config.algorithm.policy]
+    means = {key: float(value.mean()) for key, value in rewards.items()}
+    legend_above(
+        figure,
+        [Line2D([], [], **look) for look in (_ANTENNA, _TARGET, _FIXED, _BEST)],
+        [
+            f"{name}: mean {means['run']:.2f}",
+            "its target",
+            f"fixed antenna at $x_0$: mean {means['fixed']:.2f}",
+            f"best position in each slot: mean {means['best']:.2f}",
+        ],
+    )
+    return figure
+
+
+def _columns(reward: Array) -> Array:
+    """The map averaged over stretches of slots: one row for each column to draw."""
+    edges = np.unique(np.linspace(0, len(reward), min(len(reward), _COLUMNS) + 1).astype(int))
+    sums = np.add.reduceat(reward, edges[:-1], axis=0)
+    return np.asarray(sums / np.diff(edges)[:, np.newaxis])
+
+
+def _means(values: Array, width: int) -> Array:
+    """Running means over `width` slots."""
+    return np.convolve(values, np.full(width, 1 / width), mode="valid")

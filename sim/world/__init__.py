@@ -1,0 +1,1 @@
+"""The simulated world: channel, drift, carriage, reward maps."""

@@ -1,0 +1,315 @@
+"""The multipath channel and its reward (eqs. multipath, reward): at a position, and on the grid.
+
+A live loop asks for the reward where the antenna stands: that is the plain sum over sub-rays. A
+campaign asks for the whole map of a realization. There the Jacobi–Anger expansion
+
+    exp(j z cos θ) = Σ_k (2 − δ_k0) j^k J_k(z) cos kθ,   z = 2πx,
+
+separates position from angle, the sub-rays of a path collapse into one complex number per order,
+and a map is a real matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import jv
+
+from macontrol.config import Config
+from macontrol.sim.world.drift import Drift, Geometry, Streams
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+BLOCK_SLOTS = 128
+"""Slots that are computed together: large enough to be fast, small enough for the cache."""
+
+NEGLIGIBLE = 1e-17
+"""A Bessel function below this ends the expansion; the orders after it fall even faster."""
+
+
+def grid(config: Config) -> Floats:
+    """The grid positions in wavelengths, both ends of the rail included."""
+    return np.linspace(0.0, config.physical.region_length, config.grid_size)
+
+
+def is_blocked(config: Config) -> bool:
+    """Whether an obstacle attenuates the line of sight somewhere."""
+    return config.channel.scenario == "blocked" and config.channel.blockage_db > 0
+
+
+def blockage_amplitude(config: Config, position: Floats, shadow: Floats) -> Floats:
+    """The factor on the line of sight: −A_b dB over [s, s + extent], with soft tanh edges."""
+    edge = config.channel.shadow_edge
+    depth = (position - shadow) / edge
+    window = np.tanh(depth)
+    depth -= config.shadow_extent / edge
+    window -= np.tanh(depth, out=depth)
+    window *= -0.5 * config.channel.blockage_db * math.log(10.0) / 20.0
+    return np.exp(window, out=window)
+
+
+class Channel:
+    """The channel of one realization as a live loop meets it: slot by slot, where asked.
+
+    It stands at slot 0, the frozen snapshot that the survey sees, until it is advanced. For the
+    same seed it agrees with `reward_rows` and with the noise of `simulate_map`.
+    """
+
+    def __init__(self, config: Config, seed: int) -> None:
+        self._config = config
+        self._drift = Drift(config, seed)
+        self._noise_stream = Streams.from_seed(seed).noise
+        self._blocked = is_blocked(config)
+        self._share = config.physical.transmission_share
+        self._snr = config.reward.snr
+        self._rays = config.channel.sub_rays
+        self._slot = 0
+        self._ahead = self._drift.start
+        self._ahead_noise = np.zeros(1)
+        self._row = 0
+        self._set_rays()
+
+    @property
+    def slot(self) -> int:
+        """The slot the channel stands at."""
+        return self._slot
+
+    @property
+    def noise(self) -> float:
+        """eps_t: the noise of this slot's observation (eq. observation); none at slot 0."""
+        return float(self._ahead_noise[self._row])
+
+    def advance(self, slots: int = 1) -> None:
+        """Let the geometry drift on by so many slots."""
+        for _ in range(slots):
+            self._row += 1
+            if self._row == len(self._ahead.shadow):
+                self._ahead = self._drift.take(BLOCK_SLOTS)
+                self._ahead_noise = self._config.noise_std * self._noise_stream.standard_normal(
+                    BLOCK_SLOTS
+                )
+                self._row = 0
+        self._slot += slots
+        self._set_rays()
+
+    def field(self, position: float) -> complex:
+        """h_t(x) of eq. (multipath), with the line of sight attenuated where it is blocked."""
+        rays = np.exp(self._phase * position)
+        rays *= self._weight
+        scattered = complex(rays[self._rays :].sum())
+        return self._line_of_sight(position) * complex(rays[: self._rays].sum()) + scattered
+
+    def fields(self, positions: Floats) -> Complexes:
+        """h_t(x) at several positions."""
+        rays = np.exp(np.multiply.outer(positions, self._phase))
+        line_of_sight = rays[..., : self._rays] @ self._weight[: self._rays]
+        if self._blocked:
+            line_of_sight *= blockage_amplitude(
+                self._config, positions, self._ahead.shadow[self._row]
+            )
+        return np.asarray(line_of_sight + rays[..., self._rays :] @ self._weight[self._rays :])
+
+    def reward(self, position: float) -> float:
+        """g_t(x) of eq. (reward), without noise."""
+        h = self.field(position)
+        power = h.real * h.real + h.imag * h.imag
+        return self._share * math.log2(1.0 + self._snr * power)
+
+    def rewards(self, positions: Floats) -> Floats:
+        """g_t(x) at several positions, without noise."""
+        h = self.fields(positions)
+        return np.asarray(self._share * np.log2(1.0 + self._snr * (h.real**2 + h.imag**2)))
+
+    def _set_rays(self) -> None:
+        """Phase per wavelength and weight of every sub-ray of the slot, path after path."""
+        angle = self._ahead.angle[self._row][:, np.newaxis] + self._drift.sub_ray_offset
+        self._phase: Complexes = 2j * math.pi * np.cos(angle).ravel()
+        self._weight: Complexes = np.repeat(self._ahead.gain[self._row] / self._rays, self._rays)
+        if self._drift.sub_ray_turn is not None:
+            self._weight *= self._drift.sub_ray_turn.ravel()
+
+    def _line_of_sight(self, position: float) -> float:
+        """`blockage_amplitude` for one position, without the overhead of arrays."""
+        if not self._blocked:
+            return 1.0
+        channel = self._config.channel
+        depth = (position - float(self._ahead.shadow[self._row])) / channel.shadow_edge
+        width = self._config.shadow_extent / channel.shadow_edge
+        window = 0.5 * (math.tanh(depth) - math.tanh(depth - width))
+        return float(10.0 ** (-channel.blockage_db * window / 20.0))
+
+
+def reward_rows(config: Config, seed: int, slots: int) -> Floats:
+    """g_t over the grid for t = 1 … slots, one row a slot, without noise.
+
+    Every block is computed at full size, so a shorter map is the beginning of a longer one.
+    """
+    drift = Drift(config, seed)
+    geometry = drift.take(slots)
+    first = _first_of_equals(geometry)
+    expansion = _Expansion(config, drift.sub_ray_offset, drift.sub_ray_turn)
+    if len(first) == slots:
+        rows = np.empty((slots, config.grid_size))
+        expansion.fill(rows, geometry)
+        return rows
+    rows = np.empty((len(first), config.grid_size))
+    distinct = Geometry(geometry.angle[first], geometry.gain[first], geometry.shadow[first])
+    expansion.fill(rows, distinct)
+    return np.repeat(rows, np.diff([*first, slots]), axis=0)
+
+
+def survey_rewards(config: Config, seed: int) -> Floats:
+    """What the survey sees there: g_0, the snapshot before slot 1, with observation noise."""
+    noise = Streams.from_seed(seed).survey_noise.standard_normal(config.survey.samples)
+    exact = Channel(config, seed).rewards(np.array(config.survey_positions))
+    return exact + config.noise_std * noise
+
+
+def _first_of_equals(geometry: Geometry) -> NDArray[np.intp]:
+    """The rows at which the geometry differs from the row before, the first one included."""
+    differs = np.any(np.diff(geometry.angle, axis=0) != 0, axis=1)
+    differs |= np.any(np.diff(geometry.gain, axis=0) != 0, axis=1)
+    differs |= np.diff(geometry.shadow) != 0
+    return np.flatnonzero(np.concatenate(([True], differs)))
+
+
+class _Expansion:
+    """The Jacobi–Anger expansion on the grid, for the sub-rays of one realization."""
+
+    def __init__(self, config: Config, sub_ray_offset: Floats, turn: Complexes | None) -> None:
+        self._config = config
+        self._grid = grid(config)
+        self._order, self._basis = _basis(config.physical.region_length, config.grid_size)
+        self._evens = (len(self._order) + 1) // 2
+        # Aligned: (1/R) Σ_j cos k(θ + δ_j) = |m_k| cos(kθ + arg m_k), m_k = (1/R) Σ_j exp(jkδ_j).
+        # Turned by u_j: (1/R) Σ_j u_j cos k(θ + δ_j) = a_k cos kθ − b_k sin kθ, with the complex
+        # a_k = (1/R) Σ_j u_j cos kδ_j and b_k = (1/R) Σ_j u_j sin kδ_j.
+        phases = np.multiply.outer(sub_ray_offset, self._order)
+        self._turned = turn is not None
+        if turn is None:
+            mean: Complexes = np.exp(1j * phases).mean(axis=1)
+            self._mean_size = np.abs(mean)
+            self._mean_phase = np.angle(mean)
+        else:
+            self._mean_cosine = (turn[..., np.newaxis] * np.cos(phases)).mean(axis=1)
+            self._mean_sine = (turn[..., np.newaxis] * np.sin(phases)).mean(axis=1)
+
+    def fill(self, rows: Floats, geometry: Geometry) -> None:
+        """Write the reward over the grid into `rows`, one row for each row of the geometry."""
+        size = (BLOCK_SLOTS, self._config.grid_size)
+        work = (np.empty(size), np.empty(size), np.empty(size))
+        for begin in range(0, len(rows), BLOCK_SLOTS):
+            length = min(BLOCK_SLOTS, len(rows) - begin)
+            # The last block is filled up with its last row: see `reward_rows`.
+            pick = np.minimum(np.arange(begin, begin + BLOCK_SLOTS), len(rows) - 1)
+            block = Geometry(geometry.angle[pick], geometry.gain[pick], geometry.shadow[pick])
+            rows[begin : begin + length] = self._block(block, *work)[:length]
+
+    def _block(self, geometry: Geometry, real: Floats, imag: Floats, path: Floats) -> Floats:
+        """The reward over the grid for a block of slots, in one of the work arrays."""
+        config = self._config
+        if self._turned:
+            response = self._turned_response(geometry.angle)
+            self._fill_turned(geometry, response, real, imag, path)
+        else:
+            self._fill_aligned(geometry, self._aligned_response(geometry.angle), real, imag, path)
+        real *= real
+        imag *= imag
+        real += imag
+        real *= config.reward.snr
+        real += 1.0
+        np.log2(real, out=real)
+        real *= config.physical.transmission_share
+        return real
+
+    def _aligned_response(self, angle: Floats) -> Floats:
+        """The weight of every order of every path at unit gain: real for aligned sub-rays."""
+        cosine = np.multiply.outer(angle, self._order)
+        cosine += self._mean_phase
+        np.cos(cosine, out=cosine)
+        cosine *= self._mean_size
+        return cosine
+
+    def _turned_response(self, angle: Floats) -> Complexes:
+        """The same for sub-rays of random phases: complex."""
+        phase = np.multiply.outer(angle, self._order)
+        return np.asarray(np.cos(phase) * self._mean_cosine - np.sin(phase) * self._mean_sine)
+
+    def _fill_aligned(
+        self, geometry: Geometry, response: Floats, real: Floats, imag: Floats, path: Floats
+    ) -> None:
+        """Write h over the grid into `real` and `imag`, up to one common phase per slot."""
+        config, evens, basis = self._config, self._evens, self._basis
+        if not is_blocked(config):
+            self._sum_paths(geometry.gain, response, real, imag)
+            return
+        # |h| does not change when all paths turn together: the line of sight becomes real.
+        gain = geometry.gain
+        size = np.abs(gain[:, :1])
+        turn = np.divide(gain[:, :1].conj(), size, out=np.ones_like(gain[:, :1]), where=size > 0)
+        self._sum_paths(gain[:, 1:] * turn, response[:, 1:], real, imag)
+        factor = blockage_amplitude(config, self._grid, geometry.shadow[:, np.newaxis])
+        sight = size * response[:, 0]
+        for part, orders in ((real, slice(None, evens)), (imag, slice(evens, None))):
+            np.matmul(sight[:, orders], basis[orders], out=path)
+            path *= factor
+            part += path
+
+    def _fill_turned(
+        self, geometry: Geometry, response: Complexes, real: Floats, imag: Floats, path: Floats
+    ) -> None:
+        """Write h over the grid into `real` and `imag`."""
+        if not is_blocked(self._config):
+            self._sum_paths(geometry.gain, response, real, imag)
+            return
+        self._sum_paths(geometry.gain[:, :1], response[:, :1], real, imag)
+        factor = blockage_amplitude(self._config, self._grid, geometry.shadow[:, np.newaxis])
+        scattered = self._parts(geometry.gain[:, 1:], response[:, 1:])
+        for sight, rest in zip((real, imag), scattered, strict=True):
+            sight *= factor
+            sight += np.matmul(rest, self._basis, out=path)
+
+    def _sum_paths(
+        self, gain: Complexes, response: Floats | Complexes, real: Floats, imag: Floats
+    ) -> None:
+        """Write the sum of the paths into `real` and `imag`."""
+        for out, part in zip((real, imag), self._parts(gain, response), strict=True):
+            np.matmul(part, self._basis, out=out)
+
+    def _parts(self, gain: Complexes, response: Floats | Complexes) -> tuple[Floats, Floats]:
+        """The paths' summed weight of every order in Re h and in Im h: odd orders are times j."""
+        evens = self._evens
+        weight = np.einsum("tl,tlk->tk", gain, response)
+        return (
+            np.concatenate((weight.real[:, :evens], -weight.imag[:, evens:]), axis=1),
+            np.concatenate((weight.imag[:, :evens], weight.real[:, evens:]), axis=1),
+        )
+
+
+@lru_cache(maxsize=2)
+def _basis(length: float, points: int) -> tuple[NDArray[np.int_], Floats]:
+    """The orders of the expansion, even ones first, and (2 − δ_k0) j^k J_k(2πx) for each.
+
+    Odd orders lack one factor j, which decides the part of h they go to: what is left is real.
+    Realizations share the basis, and Bessel functions are slow, so the last ones are kept.
+    """
+    order = np.arange(_order_count(2 * math.pi * length))
+    order = np.concatenate((order[0::2], order[1::2]))
+    factor = np.where(order // 2 % 2 == 0, 1.0, -1.0) * np.where(order == 0, 1.0, 2.0)
+    z = 2 * math.pi * np.linspace(0.0, length, points)
+    basis: Floats = factor[:, np.newaxis] * jv(order[:, np.newaxis], z)
+    for array in (order, basis):
+        array.setflags(write=False)
+    return order, basis
+
+
+def _order_count(z_max: float) -> int:
+    """How many orders the expansion needs: J_k(z) falls in k once k > z, and faster and faster."""
+    order = math.ceil(z_max)
+    while jv(order, z_max) > NEGLIGIBLE:
+        order += 1
+    return order

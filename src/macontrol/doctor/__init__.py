@@ -1,0 +1,1 @@
+"""The doctor: is this bench fit to run?"""

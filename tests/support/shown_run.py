@@ -1,0 +1,43 @@
+"""A run to look at, without a bench behind it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from macontrol.config.model.grid import Grid
+from macontrol.controller.recording.tally import Tally
+from macontrol.controller.runtime.loop import Phases
+from macontrol.display.run_state import RunFacts
+
+
+def played(slots: int = 3) -> Tally:
+    """Three slots between 3.00 and 3.06 wavelengths, on the way to 4."""
+    tally = Tally(3.0)
+    for slot in range(1, slots + 1):
+        tally.slot, tally.slots = slot, tally.slots + 1
+        tally.stand_at(3.0 + 0.06 * (slot % 2), 6.0, tally.position)
+        tally.see(2.5)
+        tally.aim(4.0, 3.06, 0.0)
+        for phase in (tally.wake, tally.actuate, tally.measure, tally.decide):
+            phase.add(1e-4 * slot)
+    return tally
+
+
+def a_run(tally: Tally | None = None, *, posterior: bool = True) -> RunFacts:
+    """The paper's rail at 60 mm, 5 ms slots, and an estimate that rises along the rail."""
+    grid = Grid(6.0, 601)
+    estimate = SimpleNamespace(grid=grid, mean=grid.points / 2, variance=np.full(601, 0.04))
+    loop = SimpleNamespace(tally=tally or played(), phases=Phases(1.1e-3, 3.4e-3, 0.5e-3))
+    return RunFacts(
+        title="moveucb on sim",
+        length=6.0,
+        wavelength_mm=10.0,
+        slot_s=0.005,
+        g_max=4.0,
+        transmission_share=0.8,
+        loop=cast(Any, loop),
+        posterior=cast(Any, estimate) if posterior else None,
+    )

@@ -1,0 +1,151 @@
+"""A desk for tests of any serial stage: settings, and a board that follows a script."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from macontrol.config.stage_settings import StageSettings
+from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.hal.serial.line import LineError, LineLostError
+from macontrol.hal.serial.stage import SerialStage
+
+UNPLUGGED = b"(unplugged)"
+
+Answer: TypeAlias = bytes | tuple[float, bytes]
+Exchange: TypeAlias = tuple[bytes, Sequence[Answer]]
+
+
+def stage_settings(port: str = "/dev/ttyTEST", **changes: Any) -> StageSettings:
+    """Settings that leave everything to a GRBL board and allow it to be homed."""
+    values: dict[str, Any] = {
+        "driver": "grbl",
+        "port": port,
+        "baud_rate": 115200,
+        "dtr": "assert",
+        "rts": "assert",
+        "axis": "X",
+        "device_address": 1,
+        "microstep_mm": "unknown",
+        "offset_mm": 0.0,
+        "travel_mm": "auto",
+        "inverted": False,
+        "speed_mm_per_s": "auto",
+        "settling_s": 0.0,
+        "homing": "allow",
+        "homing_command": "auto",
+        "homing_direction": "auto",
+        "homing_time_s": "auto",
+        "rehome_every_s": "off",
+    }
+    return StageSettings.model_validate({**values, **changes})
+
+
+class ScriptedLine:
+    """A board by script: each write must be the next in it, and is followed by its answers.
+
+    An answer is a line, or a pair of a delay in seconds and a line. What answers nothing is said at
+    once. Time passes only in waiting.
+    """
+
+    def __init__(self, clock: VirtualClock, *script: Exchange) -> None:
+        self._clock = clock
+        self._script = deque(script)
+        self._answers: deque[tuple[float, bytes]] = deque()
+        self.is_open = True
+        self._say_unasked()
+
+    def _say_unasked(self) -> None:
+        if self._script and self._script[0][0] == b"":
+            self._queue(self._script.popleft()[1])
+
+    def _queue(self, answers: Sequence[Answer]) -> None:
+        due = self._clock.now()
+        for answer in answers:
+            delay, line = answer if isinstance(answer, tuple) else (0.001, answer)
+            due += delay
+            self._answers.append((due, line))
+
+    def extend(self, *script: Exchange) -> None:
+        assert not self._script, f"not said: {list(self._script)}"
+        self._script.extend(script)
+        self._say_unasked()
+
+    def append(self, exchange: Exchange) -> None:
+        """Go on with this when all before it is said."""
+        self._script.append(exchange)
+
+    def write(self, data: bytes, deadline_s: float = inf) -> None:
+        assert self.is_open
+        assert self._script, f"{data!r} was sent, and nothing was to be"
+        expected, answers = self._script.popleft()
+        assert data == expected
+        self._queue(answers)
+
+    def read_line(self, deadline_s: float) -> bytes | None:
+        assert self.is_open
+        if not self._answers or self._answers[0][0] > deadline_s:
+            self._clock.sleep_until(deadline_s)
+            return None
+        due, line = self._answers.popleft()
+        self._clock.sleep_until(due)
+        if line == UNPLUGGED:
+            self.is_open = False
+            raise LineLostError("/dev/ttyTEST: the port is gone")
+        return line
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def assert_consumed(self) -> None:
+        assert not self._script, f"not sent: {list(self._script)}"
+        unread = [line for _, line in self._answers]
+        assert not unread, f"not read: {unread}"
+
+
+def fill(port: int) -> None:
+    """Write to an open port until it takes no byte more, as if nobody read at its other end."""
+    full_since = time.monotonic()
+    while time.monotonic() < full_since + 0.3:  # the kernel makes room once more, a little later
+        try:
+            os.write(port, b"x")
+            full_since = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.01)
+
+
+_Stage = TypeVar("_Stage", bound=SerialStage)
+
+
+class StageDesk(Generic[_Stage]):
+    """A scripted board and the stage that talks to it."""
+
+    def __init__(
+        self, driver: type[_Stage], settings: StageSettings, *script: Exchange, opens: int
+    ) -> None:
+        self.clock = VirtualClock(100.0)
+        self.line = ScriptedLine(self.clock, *script)
+        self.confirmed = True
+        self.refuses_to_open = False
+        self._opens = opens
+        self.stage = driver(
+            settings,
+            self.clock,
+            open_line=self._open_line,
+            confirm_homing=lambda: self.confirmed,
+        )
+
+    def _open_line(self) -> ScriptedLine:
+        if self.refuses_to_open:
+            raise LineError("/dev/ttyTEST does not exist")
+        self._opens -= 1
+        assert self._opens >= 0, "opened too often"
+        self.line.is_open = True
+        return self.line
+
+    def soon(self, seconds: float = 30.0) -> float:
+        return self.clock.now() + seconds

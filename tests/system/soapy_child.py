@@ -1,0 +1,99 @@
+"""Measures through SoapySDR what the test plays; run by test_soapy_audio in a process of its own.
+
+For each line on standard input it does what the line says and answers with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import Any
+
+from macontrol.controller.runtime.clock import WallClock
+from macontrol.hal import Measurement, ProbeError
+from macontrol.hal.probes.sdr.probe import SdrProbe
+from macontrol.hal.probes.sdr.ring import IQRing
+from macontrol.hal.probes.soapy.stream import SoapyStream
+from support.sdr import probe_settings, wait_until
+
+SLOT_S = 0.2
+
+
+def measure(probe: SdrProbe, clock: WallClock, slots: int) -> list[Measurement]:
+    found: list[Measurement] = []
+    for slot in range(slots):
+        start = clock.now()
+        probe.request(slot, start, start + SLOT_S)
+        clock.sleep_until(start + SLOT_S)
+        found += probe.collect(start + SLOT_S)
+
+    def all_in() -> bool:
+        found.extend(probe.collect(0.0))
+        return len(found) >= slots
+
+    wait_until(all_in)
+    return found
+
+
+def hold_up_the_reader(seconds: float) -> None:
+    append, held = IQRing.append, threading.Event()
+
+    def slow(ring: IQRing, block: Any, arrival_s: float) -> bool:
+        if not held.is_set():
+            held.set()
+            time.sleep(seconds)
+        return append(ring, block, arrival_s)
+
+    IQRing.append = slow  # type: ignore[method-assign, assignment]
+    held.wait(10.0)
+
+
+def main() -> None:
+    settings = probe_settings(
+        driver="soapy",
+        soapy_arguments="driver=audio",
+        soapy_stream="chan=stereo_iq",
+        sample_rate_hz=48_000.0,
+        tone_offset_hz=6_000.0,
+        tone_bandwidth_hz=2_000.0,
+        guard_s=0.03,
+        silence_s=8.0,
+    )
+    clock = WallClock()
+    probe = SdrProbe(settings, SoapyStream(settings, clock), clock, transmission_share=1.0)
+    answer: Any
+    for line in sys.stdin:
+        command, _, value = line.strip().partition(" ")
+        try:
+            if command == "open":
+                probe.open()
+                answer = {}
+            elif command == "floor":
+                answer = {"dbfs": probe.measure_noise_floor(float(value)).dbfs}
+            elif command == "measure":
+                found = measure(probe, clock, int(value))
+                answer = {"rewards": [asdict(m) for m in found]}
+                answer["lateness_s"] = probe.health().lateness_s
+            elif command == "hold":
+                hold_up_the_reader(float(value))
+                wait_until(lambda: "overflow" in probe.health().breaks, 15.0)
+                answer = {"breaks": probe.health().breaks}
+            elif command == "await-fault":
+                wait_until(lambda: bool(probe.health().fault), float(value))
+                answer = {"fault": probe.health().fault}
+            elif command == "await-samples":
+                wait_until(lambda: not probe.health().fault, float(value))
+                answer = {"reopened": probe.health().reopened}
+            else:
+                probe.close()
+                answer = {}
+        except ProbeError as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

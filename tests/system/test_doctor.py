@@ -1,0 +1,460 @@
+"""`macontrol check --backend serial`, through the wires of emulated boards and radios.
+
+Nothing that is examined may move, and whatever is broken is found, named, and no more than that.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import serial
+
+from macontrol.cli import main
+from macontrol.config import load_config
+from macontrol.controller.host.devices import Access
+from macontrol.controller.host.instance import InstanceLock
+from macontrol.controller.runtime.clock import WallClock
+from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
+from macontrol.sim.bench.boards.zaber import VirtualZaber
+from macontrol.sim.bench.radio import VirtualRadio
+from macontrol.sim.bench.virtual import VirtualBench
+from support.sdr import wait_until
+
+pytestmark = pytest.mark.any_user
+
+LINES = re.compile(r"^(pass|note|FAIL|skip) +(\S+(?: \S+)?) {2,}?(.*(?:\n {18} fix: .*)?)", re.M)
+STAGE = ["port", "permission", "in use", "board", "settings", "homing", "latency", "slot"]
+RADIO = ["radio", "sample rate", "delay", "clipping", "noise floor"]
+NO_RADIO = ["--probe", "rtl_tcp://127.0.0.1:9"]
+NO_STAGE = ["--port", "/dev/no-such-port"]
+# On a busy machine even an emulated board may answer late.
+LONG_SLOTS = ["--set=physical.slot_duration_s=1.5", "--set=physical.actuation_time_s=1"]
+SHORT_SLOTS = ["--set=physical.actuation_time_s=0.11", "--set=physical.slot_duration_s=0.25"]
+RAIL = {27: 2.0, 110: 12000.0, 120: 2000.0, 130: 300.0}
+
+Check = Callable[..., "Report"]
+
+
+class Report:
+    """What the doctor said: verdict, detail and fix by line."""
+
+    def __init__(self, code: int, told: str) -> None:
+        self.code = code
+        self.told = told
+        self.lines: dict[str, tuple[str, str, str]] = {}
+        for verdict, what, rest in LINES.findall(told):
+            detail, _, fix = rest.partition("fix: ")
+            # The verdict on a thing comes first, notes on it after that.
+            self.lines.setdefault(what.strip(), (verdict, detail.strip(), fix.strip()))
+
+    def failed(self, *among: str) -> list[str]:
+        return [what for what in among if self.lines[what][0] == "FAIL"]
+
+    def passed(self, *among: str) -> list[str]:
+        return [what for what in among if self.lines[what][0] in ("pass", "note")]
+
+    def told_of(self, what: str) -> str:
+        verdict, detail, fix = self.lines[what]
+        assert bool(fix) == (verdict in ("FAIL", "note")), "what is not in order comes with a fix"
+        return f"{detail}; {fix}"
+
+
+@pytest.fixture
+def check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Check:
+    """Run the command in this process."""
+    (tmp_path / "locks").mkdir()
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "locks"))
+
+    def run(*words: str) -> Report:
+        bench = ["--backend", "serial", "--preset", "lab-2g4-grbl", *LONG_SLOTS]
+        code = main(["check", *bench, *words])
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        report = Report(code, captured.out)
+        assert [what for what in report.lines if what != "decision"] == STAGE + RADIO
+        return report
+
+    return run
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def board(closing: ExitStack, **changes: object) -> VirtualGrbl:
+    settings = RAIL | changes.pop("settings", {})  # type: ignore[operator]
+    return closing.enter_context(
+        VirtualGrbl(WallClock(), settings=settings, **changes)  # type: ignore[arg-type]
+    )
+
+
+def radio(closing: ExitStack, power: float = 0.0) -> VirtualRadio:
+    made = VirtualRadio(lambda _: power, noise_power=1e-4, block_bytes=16384)
+    return closing.enter_context(made)
+
+
+def test_a_bench_in_order_passes_and_does_not_move(check: Check, closing: ExitStack) -> None:
+    clock = WallClock()
+    bench = closing.enter_context(
+        VirtualBench(load_config(preset="lab-2g4-grbl"), clock, seed=1, block_bytes=16384)
+    )
+    before = bench.stage.position_at(clock.now())
+    report = check("--port", bench.stage.port, "--probe", f"rtl_tcp://{bench.radio.address}")
+    assert report.failed(*STAGE, *RADIO) == [], report.told
+    # How soon rewards are ready depends on how busy the machine is.
+    expected = [what for what in STAGE + RADIO if what != "delay"]
+    assert report.passed(*expected) == expected
+    assert report.code == 0
+    assert bench.stage.position_at(clock.now()) == before
+    assert not [line for line in bench.stage.lines if "H" in line or "X" in line]
+    assert "Grbl 1.1h" in report.told_of("board")
+    assert "not homed" in report.told_of("homing")
+    assert float(report.told_of("noise floor").split()[0]) == pytest.approx(-40, abs=1.5)
+
+
+def test_a_zaber_stage_is_examined_alike(check: Check, closing: ExitStack) -> None:
+    clock = WallClock()
+    bench = closing.enter_context(VirtualBench(load_config(preset="lab-5g8-zaber"), clock, seed=1))
+    before = bench.stage.position_at(clock.now())
+    words = ["--preset", "lab-5g8-zaber", "--port", bench.stage.port, *NO_RADIO]
+    report = check(*words)
+    assert report.passed(*STAGE) == STAGE, report.told
+    assert re.search(r"Zaber device \d+, serial \d+, firmware \d", report.told_of("board"))
+    assert check(*words, "--set", "stage.travel_mm=999").failed(*STAGE) == ["settings"]
+    assert bench.stage.position_at(clock.now()) == before
+
+
+class TestZaber:
+    @pytest.fixture
+    def device(self, closing: ExitStack) -> VirtualZaber:
+        rail = {"limit.max": 330_000.0, "maxspeed": 327_680.0, "accel": 400.0}
+        return closing.enter_context(VirtualZaber(WallClock(), settings=rail))
+
+    def examine(self, check: Check, device: VirtualZaber, *words: str) -> Report:
+        return check("--preset", "lab-5g8-zaber", "--port", device.port, *NO_RADIO, *words)
+
+    def test_flags_that_void_the_position_fail_with_what_to_do(
+        self, check: Check, device: VirtualZaber
+    ) -> None:
+        device.raise_flag("FS")
+        report = self.examine(check, device)
+        assert report.failed(*STAGE) == ["homing"]
+        assert "FS, the motor stalled" in report.told_of("homing")
+        assert "see that the rail is clear" in report.told_of("homing")
+
+    def test_flags_that_do_not_are_notes(self, check: Check, device: VirtualZaber) -> None:
+        device.raise_flag("WT")
+        report = self.examine(check, device)
+        assert report.failed(*STAGE) == []
+        assert re.search(r"note +settings +WT, the device is hot\n +fix: let it cool", report.told)
+        assert "(flags: WT, WR)" in report.told_of("homing")
+
+    def test_one_that_somebody_else_moves_is_a_note(
+        self, check: Check, device: VirtualZaber
+    ) -> None:
+        device.interrupt(300_000, speed=16_384)  # half a minute
+        report = self.examine(check, device)
+        assert report.failed(*STAGE) == []
+        assert "it was moving when it was met" in report.told
+
+    def test_without_the_size_of_a_microstep_nothing_is_asked(
+        self, check: Check, device: VirtualZaber
+    ) -> None:
+        report = self.examine(check, device, "--set", "stage.microstep_mm=unknown")
+        assert report.failed(*STAGE) == ["settings"]
+        assert report.lines["board"][0] == "skip"
+        assert "data sheet" in report.told_of("settings")
+
+
+class TestStage:
+    def test_a_file_that_is_no_port(self, check: Check, tmp_path: Path) -> None:
+        file = tmp_path / "notes"
+        file.write_text("not for a board")
+        report = check("--port", str(file), *NO_RADIO)
+        assert report.failed(*STAGE) == ["port"]
+        assert "it is no serial port" in report.told_of("port")
+        assert file.read_text() == "not for a board"
+
+    def test_no_such_port(self, check: Check) -> None:
+        report = check("--port", "/dev/no-such-port", *NO_RADIO)
+        assert report.code == 69
+        assert report.failed(*STAGE) == ["port"]
+        assert "/dev/no-such-port: No such file" in report.told_of("port")
+        assert "--port" in report.told_of("port")
+
+    def test_a_port_that_another_process_holds(self, check: Check, closing: ExitStack) -> None:
+        stage = board(closing)
+        code = "import sys; file = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
+        words = [sys.executable, "-c", code, stage.port]
+        holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            report = check("--port", stage.port, *NO_RADIO)
+            holder.communicate()
+        assert report.failed(*STAGE) == ["in use"]
+        assert f"(process {holder.pid})" in report.told_of("in use")
+        assert f"kill {holder.pid}" in report.told_of("in use")
+        assert report.lines["board"][0] == "skip"
+
+    def test_a_port_that_a_process_of_another_user_holds(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        stage = board(closing)
+        # The processes of others cannot be seen, and neither does a process see itself.
+        closing.enter_context(serial.Serial(stage.port, exclusive=True))
+        report = check("--port", stage.port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["in use"]
+        assert report.told.count("in use") == 2, "the name of the line, and what it says"
+        assert "by another program; `sudo fuser" in report.told_of("in use")
+        assert report.lines["board"][0] == "skip"
+
+    def test_a_stage_that_a_controller_drives(self, check: Check, closing: ExitStack) -> None:
+        stage = board(closing)
+        with InstanceLock(stage.port):
+            report = check("--port", stage.port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["in use"]
+        assert "is driven by" in report.told_of("in use")
+
+    def test_a_port_this_user_may_not_open(
+        self, check: Check, closing: ExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Tests may run as root, who may open everything.
+        shut = Access(False, "root", "dialout", "crw-rw----")
+        monkeypatch.setattr("macontrol.doctor.bench.access_to", lambda _: shut)
+        report = check("--port", board(closing).port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["permission"]
+        assert report.lines["in use"][0] == "skip"
+        assert "sudo usermod -aG dialout" in report.told_of("permission")
+
+    def test_a_port_without_a_board(
+        self, check: Check, closing: ExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("macontrol.hal.stages.grbl.driver._BANNER_WAIT_S", 0.2)
+        stage = board(closing, reset_on_open=False)
+        stage.hang()
+        report = check("--port", stage.port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["board"]
+        assert "baud" in report.told_of("board")
+
+    @pytest.mark.parametrize(
+        ("setting", "told"),
+        [
+            ("stage.travel_mm=999", "stage.travel_mm to at most 296"),
+            ("stage.speed_mm_per_s=999", "stage.speed_mm_per_s to at most 200"),
+            ("stage.offset_mm=999", "nothing is left"),
+        ],
+    )
+    def test_settings_that_contradict_the_config(
+        self, check: Check, closing: ExitStack, setting: str, told: str
+    ) -> None:
+        report = check("--port", board(closing).port, *NO_RADIO, "--set", setting)
+        assert report.failed(*STAGE) == ["settings"]
+        assert report.passed("board", "homing", "latency") == ["board", "homing", "latency"]
+        assert told in report.told_of("settings")
+
+    def test_an_axis_that_the_board_has_not(self, check: Check, closing: ExitStack) -> None:
+        report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.axis="C"')
+        assert report.failed(*STAGE) == ["settings"]
+        assert "stage.axis = 'C': the board has the axes X Y Z only" in report.told_of("settings")
+
+    def test_a_board_that_does_not_home(self, check: Check, closing: ExitStack) -> None:
+        stage = board(closing, settings={20: 0, 22: 0})
+        report = check("--port", stage.port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["settings"]
+        assert "set $22=1" in report.told_of("settings")
+        assert report.passed("board", "homing") == ["board", "homing"]
+        assert report.lines["latency"][0] == "skip"
+
+    def test_a_board_in_alarm_is_examined_to_the_end(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        stage = board(closing, reset_on_open=False)
+        with Path(stage.port).open("wb", buffering=0) as port:
+            port.write(b"$X\n")
+            wait_until(lambda: stage.state == "Idle")
+        stage.trip_limit()
+        report = check("--port", stage.port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["homing"], report.told
+        assert "locked by an alarm" in report.told_of("homing")
+        assert report.passed("settings", "latency") == ["settings", "latency"]
+        assert stage.state == "Alarm"
+        again = check("--port", stage.port, *NO_RADIO)
+        assert again.failed(*STAGE) == [], again.told
+        assert "locked until it is homed" in again.told_of("homing")
+
+    def test_a_carriage_on_its_switch(self, check: Check, closing: ExitStack) -> None:
+        report = check("--port", board(closing, distance_mm=-2.5).port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["homing"], report.told
+        assert "the X limit switch is closed" in report.told_of("homing")
+
+    def test_a_rail_that_is_too_short(self, check: Check, closing: ExitStack) -> None:
+        report = check("--port", board(closing, settings={130: 100.0}).port, *NO_RADIO)
+        assert report.failed(*STAGE) == ["slot"]
+        assert "physical.region_length" in report.told_of("slot")
+
+    def test_a_board_too_slow_for_the_slot(self, check: Check, closing: ExitStack) -> None:
+        stage = board(closing, reset_on_open=False)
+        stage.slow_down(0.1)
+        report = check("--port", stage.port, *NO_RADIO, *SHORT_SLOTS)
+        assert report.failed(*STAGE) == ["slot"]
+        assert "set physical.actuation_time_s to at least" in report.told_of("slot")
+        assert "set physical.command_latency_s to 0." in report.told
+
+    def test_what_could_be_better_is_a_note(self, check: Check, closing: ExitStack) -> None:
+        report = check("--port", board(closing, settings={1: 25}).port, *NO_RADIO)
+        assert report.failed(*STAGE) == []
+        assert re.search(r"^note +settings +\$1=25: .*\n +fix: set \$1=255", report.told, re.M)
+
+
+class TestRadio:
+    def test_one_that_is_not_there(self, check: Check) -> None:
+        report = check(*NO_STAGE, *NO_RADIO)
+        assert report.failed(*RADIO) == ["radio"]
+        assert "nothing listens there; start rtl_tcp" in report.told_of("radio")
+
+    def test_one_that_is_busy_and_with_whom(self, check: Check, closing: ExitStack) -> None:
+        made = radio(closing)
+        host, port = made.address.split(":")
+        code = (
+            "import socket, sys, threading; c = socket.create_connection(sys.argv[1:]);"
+            "print(flush=True); [None for _ in iter(lambda: c.recv(65536), b'')]"
+        )
+        words = [sys.executable, "-c", code, host, port]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            client.stdout.readline()
+            wait_until(lambda: made.clients == 1)
+            report = check(
+                *NO_STAGE,
+                *("--probe", f"rtl_tcp://{made.address}", "--set", "probe.connect_timeout_s=1"),
+            )
+            client.kill()
+        assert report.failed(*RADIO) == ["radio"]
+        assert "busy with another client" in report.told_of("radio")
+        assert f"(process {client.pid})" in report.told_of("radio")
+
+    def test_one_whose_tuner_does_not_reach_the_frequency(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        plan = ("probe.tuner_frequency_hz=1.9e9", "probe.converter_lo_hz=500e6")
+        words = [word for value in plan for word in ("--set", value)]
+        report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing).address}", *words)
+        assert report.failed(*RADIO) == ["radio"]
+        assert "R820T tuner receives 24 MHz to 1766 MHz" in report.told_of("radio")
+
+    def test_something_else_that_listens_there(self, check: Check, closing: ExitStack) -> None:
+        made = radio(closing)
+        made.header = b"SSH-2.0-Open"
+        report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}")
+        assert report.failed(*RADIO) == ["radio"]
+        assert "this is not rtl_tcp" in report.told_of("radio")
+
+    def test_one_that_is_silent(self, check: Check, closing: ExitStack) -> None:
+        made = radio(closing)
+        made.stall(60.0)
+        words = ["--set", "probe.silence_s=0.5"]
+        report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}", *words)
+        assert report.failed(*RADIO) == ["radio"]
+
+    def test_one_that_goes_away_meanwhile_leaves_no_line_out(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        made = radio(closing)
+
+        def go_away() -> None:
+            wait_until(lambda: made.clients == 1, 60.0)
+            time.sleep(1.5)  # it has settled by then, and the noise floor is being measured
+            made.close()
+
+        thread = threading.Thread(target=go_away)
+        thread.start()
+        words = ["--probe", f"rtl_tcp://{made.address}", "--set", "probe.noise_floor_s=10"]
+        report = check(*NO_STAGE, *words)
+        thread.join()
+        assert report.code == 69
+        assert report.failed(*RADIO) == ["sample rate", "noise floor"]
+        assert "nothing listens there" in report.told_of("sample rate")
+
+    def test_one_that_is_overdriven(self, check: Check, closing: ExitStack) -> None:
+        report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=9.0).address}")
+        assert report.failed(*RADIO) == ["clipping", "noise floor"]
+        assert "lower probe.gain_db (it is 20)" in report.told_of("clipping")
+
+    def test_a_floor_without_room_for_a_link(self, check: Check, closing: ExitStack) -> None:
+        report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=0.2).address}")
+        assert report.failed(*RADIO) == ["noise floor"]
+        assert "switch the transmitter off" in report.told_of("noise floor")
+
+    def test_rewards_that_come_after_the_decision_are_a_note_with_the_cure(
+        self, check: Check, closing: ExitStack
+    ) -> None:
+        made = VirtualRadio(lambda _: 0.0, noise_power=1e-4, block_bytes=262144)  # 64 ms
+        words = [*NO_STAGE, "--probe", f"rtl_tcp://{closing.enter_context(made).address}"]
+        report = check(*words, "--set", "probe.lead_s=0")
+        told = report.told_of("delay")
+        assert "5 ms are left, then it is used a slot late" in told
+        found = re.search(r"or up to (\d+) ms.*set probe\.lead_s to ([\d.]+)", told, re.DOTALL)
+        assert found, told
+        assert 0.03 < float(found[2]) == pytest.approx(float(found[1]) / 1e3, abs=0.0021)
+        time.sleep(0.2)  # for the radio to see that its client has gone
+        assert report.failed(*RADIO) == []
+        again = check(*words, "--set", "probe.lead_s=0.9")
+        assert again.passed("delay") == ["delay"], again.told
+        assert "905 ms are left for that" in again.told_of("delay")
+
+    def test_samples_that_get_lost(self, check: Check, closing: ExitStack) -> None:
+        made = radio(closing)
+
+        def lose() -> None:
+            wait_until(lambda: made.clients == 1, 60.0)
+            time.sleep(2.0)
+            made.lose(0.3)
+
+        thread = threading.Thread(target=lose)
+        thread.start()
+        report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}")
+        thread.join()
+        assert "sample rate" in report.failed(*RADIO)
+
+    def test_a_rate_that_is_not_held(self, check: Check) -> None:
+        """A server that sends at three quarters of the rate it was told."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=slow_server, args=(server,), daemon=True)
+            thread.start()
+            report = check(*NO_STAGE, "--probe", f"rtl_tcp://127.0.0.1:{server.getsockname()[1]}")
+        assert report.code == 69
+        assert report.failed("radio", "sample rate"), report.told
+
+
+def slow_server(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(b"RTL0" + bytes((0, 0, 0, 5, 0, 0, 0, 29)))
+        block = bytes((126, 129)) * 8192
+        due = time.monotonic()
+        try:
+            while True:
+                due += 8192 / 1_536_000
+                time.sleep(max(0.0, due - time.monotonic()))
+                connection.sendall(block)
+        except OSError:
+            return
+
+
+def test_options_of_the_bench_need_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--port", "/dev/ttyUSB0"]) == 64
+    assert "--port goes with --backend serial" in capsys.readouterr().err

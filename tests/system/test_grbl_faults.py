@@ -1,0 +1,264 @@
+"""Faults that only a GRBL stage can have, through the wire: recover, or say what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from macontrol.hal import StageError, StageLostError
+from macontrol.hal.stages.grbl.driver import GrblStage
+from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
+from support.stage_desk import stage_settings
+from support.stage_rigs import CLOCK, GrblRig, grbl_rig, soon, standing_mm
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.any_user
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[GrblRig]:
+    with grbl_rig(tmp_path / "tty") as rig:
+        yield rig
+
+
+@pytest.fixture
+def wire(rig: GrblRig, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What goes over the wire, in either direction, as it comes."""
+    seen: list[bytes] = []
+    receive, transmit = rig.board._receive, rig.board._transmit
+
+    def take(data: bytes) -> None:
+        seen.extend(bytes([byte]) for byte in data if byte < 0x20 or byte == ord("?"))
+        receive(data)
+
+    def say(data: bytes, delay_s: float = 0.0) -> None:
+        seen.append(data.strip())
+        transmit(data, delay_s)
+
+    monkeypatch.setattr(rig.board, "_receive", take)
+    monkeypatch.setattr(rig.board, "_transmit", say)
+    return seen
+
+
+def test_boot_text_junk_and_errors_before_the_banner_are_passed_over(rig: GrblRig) -> None:
+    rig.stage.close()
+    rig.board.boot_text = b"\xff\x00\x80rst:0x1 (POWERON)\r\n\r\nerror:7\r\nok\r\n<Idle|MPo"
+    rig.stage.connect(soon())
+    rig.stage.home(soon())
+    rig.assert_works()
+
+
+def test_a_limit_alarm_is_forgiven_once_and_told_the_second_time(rig: GrblRig) -> None:
+    rig.amid_a_motion(rig.board.trip_limit)
+    with pytest.raises(StageLostError, match="limit switch was hit"):
+        rig.stage.move_to(50.0, soon())
+    rig.refuse_to_move()
+    rig.stage.recover(soon())
+    rig.assert_works()
+    rig.amid_a_motion(rig.board.trip_limit)
+    with pytest.raises(StageLostError, match="limit switch was hit"):
+        rig.stage.move_to(50.0, soon())
+    with pytest.raises(StageError, match="check the switch and its wiring"):
+        rig.stage.recover(soon())
+
+
+def test_a_reset_is_not_sent_before_it_is_called_for(rig: GrblRig, wire: list[bytes]) -> None:
+    rig.board.trip_limit()
+    with pytest.raises(StageLostError, match="limit switch was hit"):
+        rig.stage.move_to(20.0, soon())
+    begun = CLOCK.now()
+    rig.stage.recover(soon())
+    assert wire.index(b"\x18") > wire.index(b"[MSG:Reset to continue]")
+    assert CLOCK.now() - begun < 2.5
+    rig.assert_works()
+
+
+def test_nothing_is_asked_while_it_homes(rig: GrblRig, wire: list[bytes]) -> None:
+    rig.stage.move_to(20.0, soon())
+    del wire[:]
+    rig.stage.home(soon())
+    assert wire.index(b"ok") < wire.index(b"?")
+
+
+def test_homing_that_fails_says_why_and_is_tried_again_by_a_recovery(rig: GrblRig) -> None:
+    rig.stage.move_to(30.0, soon())
+    rig.amid_homing(lambda: rig.board.raise_alarm(8))
+    with pytest.raises(StageLostError, match=r"ALARM:8, homing failed: .* did not let go"):
+        rig.stage.home(soon())
+    rig.refuse_to_move()
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_homing_that_never_ends_is_given_up_in_time_and_reset(tmp_path: Path) -> None:
+    link = tmp_path / "tty"
+    # A carriage that crawls: it would take two minutes to its switch.
+    with VirtualGrbl(CLOCK, settings={25: 20.0}, link=link) as board:
+        stage = GrblStage(stage_settings(str(link), homing_time_s=0.5), CLOCK)
+        try:
+            stage.connect(soon())
+            begun = CLOCK.now()
+            with pytest.raises(StageError, match="does not answer homing in time"):
+                stage.home(soon())
+            assert CLOCK.now() - begun < 2.0
+            wait_until(lambda: board.state == "Alarm")
+            assert standing_mm(board) > 30.0
+        finally:
+            stage.close()
+
+
+def test_a_locked_board_whose_alarm_was_not_heard_is_lost_and_homed(
+    rig: GrblRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.stage.move_to(5.0, soon())
+    monkeypatch.setattr(rig.board, "_state", "Alarm")
+    CLOCK.sleep_until(CLOCK.now() + 0.1)
+    with pytest.raises(StageLostError, match="locked by an alarm"):
+        rig.stage.move_to(20.0, soon())
+    rig.refuse_to_move()
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_reset_whose_banner_was_not_heard_is_noticed_by_where_the_board_says_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "tty"
+    # grblHAL is not locked after a reset: nothing else tells.
+    with VirtualGrbl(CLOCK, dialect="grblhal", link=link, distance_mm=3.0) as board:
+        stage = GrblStage(stage_settings(str(link)), CLOCK)
+        try:
+            stage.connect(soon())
+            stage.home(soon())
+            stage.move_to(20.0, soon())
+            say = board._say
+            monkeypatch.setattr(board, "_say", lambda line: say(line.replace("Grbl", "%&/(")))
+            board.reset()
+            CLOCK.sleep_until(CLOCK.now() + 0.1)
+            with pytest.raises(StageLostError, match="never sent"):
+                stage.where(soon())
+        finally:
+            stage.close()
+
+
+def test_a_target_spoilt_on_its_way_is_noticed_by_where_the_board_says_it_is(
+    rig: GrblRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = rig.board._receive
+    monkeypatch.setattr(
+        rig.board, "_receive", lambda data: receive(data.replace(b"X-11.", b"X-41."))
+    )
+    with pytest.raises(StageLostError, match="never sent"):
+        rig.stage.move_to(10.0, soon())
+    assert rig.true_mm() == pytest.approx(40.0, abs=0.03)
+    monkeypatch.undo()
+    rig.refuse_to_move()
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_confirmation_from_nowhere_is_not_taken_for_an_arrival(rig: GrblRig) -> None:
+    rig.amid_a_motion(lambda: rig.board.say(b"ok\r\n"))
+    arrival = rig.stage.move_to(40.0, soon())
+    assert rig.true_mm() == pytest.approx(40.0, abs=0.03)
+    assert arrival.arrived
+    assert arrival.position_mm == pytest.approx(40.0)
+
+
+def test_a_limit_alarm_in_which_the_program_died_is_no_obstacle_to_the_next(rig: GrblRig) -> None:
+    rig.board.trip_limit()
+    rig.stage.close()
+    rig.board.reset_on_open = False  # such boards stay as they were left
+    CLOCK.sleep_until(CLOCK.now() + 0.7)
+    rig.stage.connect(soon())
+    rig.stage.home(soon())
+    rig.assert_works()
+
+
+def test_a_hung_board_is_lost_within_seconds_and_comes_back_by_being_opened(rig: GrblRig) -> None:
+    rig.amid_a_motion(rig.board.hang)
+    assert not rig.stage.move_to(50.0, soon(1.0)).arrived
+    with pytest.raises(StageLostError, match="has not answered"):
+        rig.stage.where(soon(1.5))
+    rig.refuse_to_move()
+    rig.stage.recover(soon(60.0))
+    rig.assert_works()
+
+
+def test_answers_that_come_late_are_never_taken_for_others(rig: GrblRig) -> None:
+    rig.board.slow_down(0.4)
+    arrivals = 0
+    for target in (5.0, 10.0, 3.0):
+        assert not rig.stage.move_to(target, soon(0.3)).arrived
+        for _ in range(20):
+            with contextlib.suppress(StageError):
+                arrival = rig.stage.where(soon(0.6))
+                if arrival.arrived:
+                    assert arrival.position_mm == pytest.approx(rig.true_mm(), abs=0.03)
+                    arrivals += 1
+                    break
+    assert arrivals > 0
+    rig.board.slow_down(0.0)
+    CLOCK.sleep_until(CLOCK.now() + 0.5)
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_carriage_that_is_stuck_is_found_out_by_homing(rig: GrblRig) -> None:
+    rig.stage.move_to(5.0, soon())
+    rig.board.stick()
+    assert rig.stage.move_to(10.0, soon()).arrived  # so the board believes
+    with pytest.raises(StageLostError, match="no limit switch was found"):
+        rig.stage.home(soon())
+    rig.refuse_to_move()
+    rig.board.release()
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_lost_steps_towards_the_switch_end_in_a_limit_alarm_not_in_a_crash(rig: GrblRig) -> None:
+    rig.stage.move_to(10.0, soon())
+    rig.board.lose_steps(-3.0)
+    with pytest.raises(StageLostError, match="limit switch was hit"):
+        rig.stage.move_to(0.0, soon())
+    assert rig.true_mm() > -2.0
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_board_put_on_hold_by_hand_is_told_and_recovered(rig: GrblRig) -> None:
+    rig.amid_a_motion(rig.board.press_hold)
+    assert not rig.stage.move_to(50.0, soon(1.5)).arrived
+    with pytest.raises(StageError, match="Hold"):
+        rig.stage.where(soon())
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_hold_that_is_ended_by_hand_goes_on_to_its_target_without_homing(
+    rig: GrblRig, wire: list[bytes]
+) -> None:
+    rig.amid_a_motion(rig.board.press_hold)
+    assert not rig.stage.move_to(40.0, soon(1.0)).arrived
+    with pytest.raises(StageError, match="Hold"):
+        rig.stage.where(soon())
+    rig.board.press_start()
+    CLOCK.sleep_until(CLOCK.now() + 0.1)
+    assert rig.follow().position_mm == pytest.approx(40.0)
+    assert rig.true_mm() == pytest.approx(40.0, abs=0.03)
+    assert b"\x18" not in wire
+
+
+def test_another_board_in_its_place_is_refused(rig: GrblRig) -> None:
+    rig.board.unplug()
+    with pytest.raises(StageLostError):
+        rig.stage.where(soon())
+    rig.board.settings[100] = 160.0
+    rig.board.plug_in()
+    with pytest.raises(StageError, match="other settings"):
+        rig.stage.recover(soon())
+    with pytest.raises(StageLostError):
+        rig.stage.move_to(1.0, soon())

@@ -1,0 +1,252 @@
+"""Faults that any serial stage can have, through the wire: recover, or say what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from macontrol.config.stage_settings import StageSettings
+from macontrol.controller.runtime.guard import Guard
+from macontrol.hal import StageError, StageLostError
+from macontrol.hal.serial.line import SerialLine
+from macontrol.hal.serial.stage import SerialStage
+from macontrol.hal.stages.grbl.driver import GrblStage
+from macontrol.hal.stages.zaber.driver import ZaberStage
+from support.stage_desk import fill, stage_settings
+from support.stage_rigs import CLOCK, AnyRig, grbl_rig, occupy, soon, standing_mm, zaber_rig
+from support.zaber_bench import zaber_settings
+
+pytestmark = pytest.mark.any_user
+
+
+@pytest.fixture(params=[grbl_rig, zaber_rig], ids=["grbl", "zaber"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyRig]:
+    with request.param(tmp_path / "tty") as rig:
+        yield rig
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, str]]:
+    """The far end of a port behind which there is no board, and the port's name."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    yield master, os.ttyname(slave)
+    os.close(master)
+    os.close(slave)
+
+
+@pytest.fixture(params=[stage_settings, zaber_settings], ids=["grbl", "zaber"])
+def settings(request: pytest.FixtureRequest, terminal: tuple[int, str]) -> StageSettings:
+    made: StageSettings = request.param(terminal[1])
+    return made
+
+
+def make(settings: StageSettings) -> SerialStage:
+    return (ZaberStage if settings.driver == "zaber" else GrblStage)(settings, CLOCK)
+
+
+def test_it_can_be_timed_again_before_it_is_homed(rig: AnyRig) -> None:
+    rig.stage.connect(soon())
+    before = rig.stage.answer_times
+    rig.stage.time_again(soon())
+    assert rig.stage.answer_times.samples != before.samples
+    with pytest.raises(StageError, match="not homed"):
+        rig.stage.move_to(20.0, soon())
+    rig.stage.home(soon())
+    rig.assert_works()
+
+
+def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
+    rig.amid_a_motion(rig.board.unplug)
+    with pytest.raises(StageLostError, match="gone"):
+        rig.stage.move_to(50.0, soon())
+    rig.refuse_to_move()
+    rig.after(0.5, rig.board.plug_in)
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_it_is_found_again_by_its_link_though_the_port_has_another_name(rig: AnyRig) -> None:
+    before = os.path.realpath(rig.board.port)
+    rig.board.unplug()
+    with pytest.raises(StageLostError):
+        rig.stage.move_to(50.0, soon())
+    with ExitStack() as closing:
+        occupy(before, closing)
+        rig.board.plug_in()
+        assert os.path.realpath(rig.board.port) != before
+        rig.stage.recover(soon())
+        rig.assert_works()
+
+
+def test_unplugged_while_it_homes_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
+    rig.stage.move_to(30.0, soon())
+    rig.amid_homing(rig.board.unplug)
+    with pytest.raises(StageLostError, match="gone"):
+        rig.stage.home(soon())
+    rig.refuse_to_move()
+    rig.after(0.1, rig.board.plug_in)
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+@pytest.mark.parametrize("make_rig", [grbl_rig, zaber_rig])
+def test_a_recovery_that_nobody_waits_for_any_more_stops_the_motor(
+    tmp_path: Path, make_rig: Callable[..., AbstractContextManager[AnyRig]]
+) -> None:
+    with make_rig(tmp_path / "tty", homing_mm_per_s=5.0) as rig:  # it would take 8 s
+        rig.stage.move_to(40.0, soon())
+        rig.board.reset()
+        CLOCK.sleep_until(CLOCK.now() + 0.1)
+        with pytest.raises(StageLostError):
+            rig.stage.move_to(30.0, soon())
+        with pytest.raises(StageError, match="told to stop"):
+            rig.stage.recover(soon(), lambda: rig.true_mm() == pytest.approx(40.0, abs=0.01))
+        assert standing_mm(rig.board) > 5.0
+        rig.refuse_to_move()
+
+
+def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: AnyRig) -> None:
+    rig.board.unplug()
+    with pytest.raises(StageLostError):
+        rig.stage.move_to(50.0, soon())
+    begun = CLOCK.now()
+    with pytest.raises(StageError, match="tty does not exist"):
+        rig.stage.recover(soon(1.0))
+    assert CLOCK.now() - begun < 5.0
+    rig.stage.stop()  # there is nobody to be told
+    rig.board.plug_in()
+
+
+def test_a_reset_in_motion_is_noticed_and_homed(rig: AnyRig) -> None:
+    rig.amid_a_motion(rig.board.reset)
+    with pytest.raises(StageLostError, match=rig.reset_is_told_as):
+        rig.stage.move_to(50.0, soon())
+    assert 0.0 < rig.true_mm() < 50.0  # and the board says 0 there
+    rig.refuse_to_move()
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_reset_between_moves_is_noticed_before_the_next(rig: AnyRig) -> None:
+    rig.stage.move_to(5.0, soon())
+    rig.board.reset()
+    CLOCK.sleep_until(CLOCK.now() + 0.1)
+    rig.refuse_to_move()
+    assert rig.true_mm() == pytest.approx(5.0, abs=rig.tolerance_mm)
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+def test_a_carriage_moved_by_another_hand_between_moves_is_never_taken_beyond_a_stroke(
+    rig: AnyRig,
+) -> None:
+    guard = Guard(rig.stage, region_mm=50.0, stroke_mm=2.0)
+    guard.locate(soon())
+    for place in (1.0, 2.0):
+        guard.move(place, soon())
+    rig.move_by_hand(40.0)
+    with pytest.raises(StageError, match=r"another hand|somebody else"):
+        guard.move(3.0, soon())
+    CLOCK.sleep_until(CLOCK.now() + 0.2)
+    assert rig.true_mm() == pytest.approx(40.0, abs=rig.tolerance_mm)
+    rig.stage.recover(soon())  # which homes a stage that is lost
+    here = guard.locate(soon()).position_mm
+    assert here == pytest.approx(rig.true_mm(), abs=rig.tolerance_mm)
+    assert guard.move(here + 1.0, soon()).arrived
+
+
+def test_garbage_on_the_wire_changes_nothing(rig: AnyRig) -> None:
+    for garbage in rig.garbage:
+        rig.after(0.1, lambda data=garbage: rig.board.say(data))  # type: ignore[misc]
+        target = 10.0 if rig.true_mm() > 20.0 else 25.0
+        arrival = rig.stage.move_to(target, soon(1.0))
+        if not arrival.arrived:  # its answer was spoilt
+            arrival = rig.follow()
+        assert arrival.position_mm == pytest.approx(target)
+        assert rig.true_mm() == pytest.approx(target, abs=rig.tolerance_mm)
+        assert rig.stage.is_homed
+
+
+def test_a_deadline_is_kept_whatever_the_board_does(rig: AnyRig) -> None:
+    rig.board.hang()
+    for call in (rig.stage.where, lambda deadline: rig.stage.move_to(1.0, deadline)):
+        begun = CLOCK.now()
+        with suppress(StageError):
+            call(begun + 0.2)
+        assert CLOCK.now() - begun < 3.0
+    rig.board.reset()
+
+
+def test_lost_steps_do_not_show_and_homing_again_mends_them(rig: AnyRig) -> None:
+    rig.stage.move_to(5.0, soon())
+    rig.board.lose_steps(0.5)
+    assert rig.stage.where(soon()).position_mm == pytest.approx(5.0)
+    assert rig.true_mm() == pytest.approx(5.5, abs=rig.tolerance_mm)
+    arrival = rig.stage.move_to(10.0, soon())
+    assert arrival.arrived
+    assert arrival.position_mm == pytest.approx(10.0)
+    assert rig.true_mm() == pytest.approx(10.5, abs=rig.tolerance_mm)
+    rig.stage.home(soon())
+    rig.assert_works()
+
+
+def test_closing_in_motion_stops_the_carriage(rig: AnyRig) -> None:
+    assert not rig.stage.move_to(50.0, soon(0.2)).arrived
+    rig.stage.close()
+    here = rig.true_mm()
+    assert here < 50.0
+    CLOCK.sleep_until(CLOCK.now() + 0.3)
+    assert rig.true_mm() == here
+
+
+def test_a_port_that_takes_no_bytes_is_told(settings: StageSettings) -> None:
+    with open(settings.port, "wb", 0) as port:
+        os.set_blocking(port.fileno(), False)
+        fill(port.fileno())
+    stage = make(settings)
+    begun = CLOCK.now()
+    with pytest.raises(StageError, match="does not take what it is sent"):
+        stage.connect(soon(10.0))
+    assert CLOCK.now() - begun < 5.0
+    stage.close()
+
+
+def test_a_port_that_takes_no_bytes_in_a_run_holds_nobody_up_past_the_deadline(
+    rig: AnyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = rig.stage._line
+    assert isinstance(line, SerialLine)
+    monkeypatch.setattr(line, "_write_timeout_s", 20.0)  # so that the deadline alone can end it
+    with rig.deaf():
+        fill(line._serial.fileno())
+        begun = CLOCK.now()
+        with pytest.raises(StageLostError, match="does not take what it is sent"):
+            rig.stage.move_to(20.0, begun + 0.1)
+        assert CLOCK.now() - begun < 10.0
+    rig.refuse_to_move()
+    rig.board.plug_in()  # the cable is pulled and put back, and what was stuck in it is gone
+    rig.stage.recover(soon())
+    rig.assert_works()
+
+
+@pytest.mark.parametrize("words", [["yes", ""], ["cat", "/dev/zero"]], ids=["lines", "bytes"])
+def test_a_port_that_never_stops_talking_is_told_in_time(
+    settings: StageSettings, terminal: tuple[int, str], words: list[str]
+) -> None:
+    stage = make(settings)
+    begun = CLOCK.now()
+    with subprocess.Popen(words, stdout=terminal[0]) as talker:
+        try:
+            with pytest.raises(StageError, match="answers"):
+                stage.connect(soon(1.5))
+        finally:
+            talker.kill()
+    stage.close()
+    assert CLOCK.now() - begun < 5.0

@@ -1,0 +1,255 @@
+"""A plan that does not fit the stage is refused with numbers that do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from macontrol.bench_plan import SlotTooShortError, check_plan, check_stage
+from macontrol.config import Config, load_config
+from macontrol.config.model.errors import ConfigError
+from macontrol.config.stage_settings import StageSettings
+from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.doctor.bench import BenchDoctor, Finding
+from macontrol.hal import StageDescription, StageError
+from macontrol.hal.serial.latency import AnswerTimes, measure_until_stable
+from macontrol.hal.stages.grbl.board import BoardIdentity
+from macontrol.hal.stages.grbl.board import read_axis as read_grbl
+from macontrol.hal.stages.zaber.device import DeviceIdentity
+from macontrol.hal.stages.zaber.device import read_axis as read_zaber
+from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
+from macontrol.sim.bench.virtual import GUIDE_SETTINGS, VirtualBench
+from support.suggested import suggestions
+
+GUIDE = Path(__file__).parents[3] / "docs" / "bench-guide.md"
+RAIL = StageDescription(
+    name="rail",
+    travel_mm=296.0,
+    step_mm=0.0125,
+    speed_mm_per_s=200.0,
+    acceleration_mm_per_s2=2000.0,
+    latency_s=0.025,
+    settling_s=0.01,
+)
+BOARD = BoardIdentity("Grbl", "1.1h", "V", dict(GUIDE_SETTINGS))
+DEVICE = DeviceIdentity("7.38", 50081, 12345, 64, 0, 302362, 198150, 1981, 198150)
+
+
+def lab(*assignments: str) -> Config:
+    return load_config(preset="lab-2g4-grbl", assignments=assignments)
+
+
+def follow(assignments: list[str], check: Any, preset: str = "lab-2g4-grbl") -> list[str]:
+    """Type in what is suggested until nothing is refused: what was typed in."""
+    typed: list[str] = []
+    for _ in range(5):
+        try:
+            check(load_config(preset=preset, assignments=[*assignments, *typed]))
+        except ConfigError as error:
+            found = suggestions(str(error))
+        else:
+            return typed
+        assert found, "nothing is suggested"
+        assert not set(found[0]) & set(typed), "the same is suggested again"
+        typed += found[0]
+    raise AssertionError(f"refused on and on: {typed}")
+
+
+SLOW = replace(RAIL, latency_s=0.0777)
+
+
+LENGTH, TIME, INVERTED = "physical.region_length", "physical.actuation_time_s", "stage.inverted"
+STROKE, GRID = "physical.stroke", "algorithm.grid_spacing"
+LONG_SLOT = ["physical.actuation_time_s=0.15", "physical.slot_duration_s=0.3"]
+
+
+@pytest.mark.parametrize(
+    ("key", "stage", "assignments"),
+    [
+        (LENGTH, RAIL, ["physical.region_length=2.4"]),
+        (LENGTH, replace(RAIL, travel_mm=123.456), []),
+        (LENGTH, RAIL, ["algorithm.grid_spacing=0.0072", "physical.region_length=2.4048"]),
+        (TIME, SLOW, []),
+        (TIME, SLOW, ["physical.stroke=auto"]),
+        (TIME, SLOW, ["physical.stroke=0.0345"]),
+        (TIME, SLOW, ["physical.command_latency_s=0.05", "physical.stroke=0.04"]),
+        (TIME, SLOW, ["probe.lead_s=0.108"]),
+        (TIME, replace(RAIL, speed_mm_per_s=17.3), []),
+        (TIME, replace(RAIL, acceleration_mm_per_s2=33.3), []),
+        (TIME, replace(RAIL, settling_s=0.9), []),
+        (INVERTED, RAIL, ["stage.inverted=true", "physical.region_length=2"]),
+        (
+            INVERTED,
+            replace(RAIL, step_mm=0.9),
+            ["stage.inverted=true", "physical.region_length=2", "algorithm.grid_spacing=0.01"],
+        ),
+        (GRID, replace(RAIL, step_mm=1.0), []),
+        (GRID, replace(RAIL, step_mm=2.4), []),
+        (STROKE, replace(RAIL, travel_mm=299.0, step_mm=2.6), []),
+        (STROKE, replace(RAIL, travel_mm=299.0, step_mm=2.6), LONG_SLOT),
+    ],
+)
+def test_what_is_suggested_for_a_refused_plan_is_accepted(
+    key: str, stage: StageDescription, assignments: list[str]
+) -> None:
+    def check(config: Config) -> None:
+        travel = config.stage.travel_mm
+        usable = stage.travel_mm if travel == "auto" else min(travel, stage.travel_mm)
+        steps = int(usable / stage.step_mm + 1e-9)
+        check_plan(config, replace(stage, travel_mm=steps * stage.step_mm))
+
+    with pytest.raises(ConfigError, match=f"^{re.escape(key)}: "):
+        check(lab(*assignments))
+    assert follow(assignments, check)
+
+
+@pytest.mark.parametrize("choice", [0, 1])
+def test_either_way_out_of_a_slot_that_is_too_short_is_accepted(choice: int) -> None:
+    slow = replace(RAIL, latency_s=0.05)
+    with pytest.raises(SlotTooShortError) as refusal:
+        check_plan(lab(), slow)
+    both = suggestions(str(refusal.value))
+    assert len(both) == 2
+    check_plan(lab(*both[choice]), slow)
+    check_plan(lab(*both[choice]), replace(slow, latency_s=slow.latency_s + 1e-3))
+
+
+@pytest.mark.parametrize("assignment", ["stage.travel_mm=299", "stage.speed_mm_per_s=201"])
+@pytest.mark.parametrize("odd", [{}, {110: 12000.07, 130: 299.12345678}])
+def test_the_limit_of_a_board_that_is_suggested_is_accepted(
+    assignment: str, odd: Mapping[int, float]
+) -> None:
+    board = replace(BOARD, settings={**BOARD.settings, **odd})
+
+    def read(settings: StageSettings) -> None:
+        read_grbl(board, settings)
+
+    assert follow([assignment], lambda config: read(config.stage))
+
+
+@pytest.mark.parametrize("assignment", ["stage.travel_mm=299", "stage.speed_mm_per_s=201"])
+def test_the_limit_of_a_device_that_is_suggested_is_accepted(assignment: str) -> None:
+    typed = follow(
+        [assignment], lambda config: read_zaber(DEVICE, config.stage), preset="lab-5g8-zaber"
+    )
+    assert typed
+
+
+def test_the_guide_has_the_settings_of_the_virtual_board_and_the_preset_fits_them() -> None:
+    shown = {
+        int(number): float(value)
+        for number, value in re.findall(r"`\$(\d+)=([\d.]+)`", GUIDE.read_text("utf-8"))
+    }
+    assert {**GUIDE_SETTINGS, **shown} == GUIDE_SETTINGS
+    assert set(GUIDE_SETTINGS) <= set(shown)
+    config = lab()
+    with VirtualBench(config, VirtualClock(), seed=1) as bench:
+        assert isinstance(bench.stage, VirtualGrbl)
+        board = bench.stage.settings
+        assert {number: board[number] for number in GUIDE_SETTINGS} == GUIDE_SETTINGS
+        assert bench.stage.usable_mm == pytest.approx(296.0)
+    axis = read_grbl(BOARD, config.stage)
+    assert config.rail_mm <= axis.usable_mm == pytest.approx(296.0)
+
+
+def test_the_zaber_preset_fits_the_virtual_device() -> None:
+    config = load_config(preset="lab-5g8-zaber")
+    with VirtualBench(config, VirtualClock(), seed=1) as bench:
+        assert config.rail_mm <= bench.stage.usable_mm <= 150.0
+
+
+def test_the_virtual_rail_is_longer_where_the_config_says_so() -> None:
+    config = lab("stage.travel_mm=600", "stage.offset_mm=10", "physical.region_length=4.8")
+    with VirtualBench(config, VirtualClock(), seed=1) as bench:
+        assert bench.stage.usable_mm == pytest.approx(610.0)
+
+
+class TestBusyComputer:
+    """Only a plan that the board itself cannot keep is a wrong configuration."""
+
+    def stage(self, usual_s: float, quickest_s: float, *, is_stable: bool = True) -> Any:
+        return SimpleNamespace(
+            description=replace(RAIL, latency_s=usual_s),
+            quickest_description=replace(RAIL, latency_s=quickest_s),
+            answer_times=AnswerTimes(is_stable=is_stable),
+        )
+
+    def test_a_plan_that_fits_is_taken_however_the_answers_vary(self) -> None:
+        assert check_stage(lab(), self.stage(0.025, 0.003, is_stable=False)).is_kept
+
+    def test_a_plan_that_the_board_cannot_keep_is_a_wrong_configuration(self) -> None:
+        with pytest.raises(ConfigError) as refusal:
+            check_stage(lab(), self.stage(0.09, 0.08))
+        assert refusal.value.exit_code == 78
+
+    @pytest.mark.parametrize(("quickest_s", "is_stable"), [(0.02, True), (0.08, False)])
+    def test_one_that_only_a_busy_computer_cannot_keep_is_unavailable_hardware(
+        self, quickest_s: float, is_stable: bool
+    ) -> None:
+        with pytest.raises(StageError, match="busy") as refusal:
+            check_stage(lab(), self.stage(0.09, quickest_s, is_stable=is_stable))
+        assert refusal.value.exit_code == 69
+
+    def test_a_rail_that_is_too_long_is_wrong_on_any_computer(self) -> None:
+        with pytest.raises(ConfigError, match="region_length"):
+            check_stage(lab("physical.region_length=2.4"), self.stage(0.09, 0.02, is_stable=False))
+
+
+class TestDoctor:
+    """What `check` says would fit, fits."""
+
+    def findings(self, config: Config, latency_s: float) -> list[Finding]:
+        found: list[Finding] = []
+        stage: Any = SimpleNamespace(
+            description=replace(RAIL, latency_s=latency_s),
+            answer_times=AnswerTimes(((0.001, latency_s / 3),)),
+        )
+        doctor = BenchDoctor(config, VirtualClock(), found.append)
+        doctor._tell_latency(stage)
+        doctor._tell_slot(stage)
+        return found
+
+    @pytest.mark.parametrize("latency_s", [0.0123456, 0.0251, 0.0289])
+    def test_the_longest_stroke(self, latency_s: float) -> None:
+        config = lab("physical.command_latency_s=0.02")
+        slot = self.findings(config, latency_s)[1]
+        shown = re.search(r"physical\.stroke = ([\d.]+)", slot.detail)
+        assert shown is not None
+        longest = lab("physical.command_latency_s=0.02", f"physical.stroke={shown[1]}")
+        assert longest.physical.rho_max == float(shown[1]) > config.physical.rho_max
+        assert self.findings(longest, latency_s)[1].verdict == "pass"
+
+    @pytest.mark.parametrize("latency_s", [0.0251, 0.0277777, 0.0289])
+    def test_the_latency(self, latency_s: float) -> None:
+        latency = self.findings(lab(), latency_s)[0]
+        assert latency.verdict == "note"
+        (typed, *_) = suggestions(latency.fix)
+        assert self.findings(lab(*typed), latency_s)[0].verdict == "pass"
+
+
+class TestMeasuring:
+    def measured(self, *times_s: float, per_batch: int = 3) -> tuple[AnswerTimes, int]:
+        left = list(times_s)
+        found = measure_until_stable(lambda: (left.pop(0), 0.001), per_batch)
+        return found, len(times_s) - len(left)
+
+    def test_two_batches_that_agree_are_enough(self) -> None:
+        found, taken = self.measured(*[0.004] * 3, *[0.0045] * 3, *[9.0] * 30)
+        assert (found.is_stable, taken) == (True, 6)
+        assert found.usual == pytest.approx((0.00425, 0.001))
+
+    def test_a_burst_of_load_is_measured_again(self) -> None:
+        found, taken = self.measured(*[0.09] * 3, *[0.03] * 3, *[0.004] * 6)
+        assert (found.is_stable, taken) == (True, 12)
+        assert found.usual == found.quickest == (0.004, 0.001)
+
+    def test_answers_that_do_not_settle_are_not_measured_for_ever(self) -> None:
+        found, taken = self.measured(*([0.004] * 3 + [0.09] * 3) * 10)
+        assert (found.is_stable, taken) == (False, 24)
+        assert found.quickest == (0.004, 0.001)

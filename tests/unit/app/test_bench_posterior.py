@@ -1,0 +1,250 @@
+"""The benchmark of a decision. How fast anything is depends on the machine, and is no test."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from macontrol.benchmarks.blas import hold_to_one_thread
+from macontrol.benchmarks.decisions import (
+    Player,
+    PosteriorType,
+    Times,
+    Took,
+    World,
+    growth,
+    side_by_side,
+)
+from macontrol.benchmarks.memory import soak
+from macontrol.benchmarks.peers import ScipyPosterior
+from macontrol.cli import main
+from macontrol.commands import bench_posterior
+from macontrol.commands.bench_posterior import GRIDS, WINDOWS, Effort, Outcome, measure
+from macontrol.config import Config
+from macontrol.config.suggestion import pip_install
+from macontrol.controller.policies.direct import DirectPosterior
+
+TINY = Effort(map_slots=64, rounds=1, block=4, scipy=2, sklearn=1, growth_rounds=1)
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def unheard(title: str, steps: int) -> Any:
+    return lambda: None
+
+
+@pytest.fixture(scope="module")
+def world(paper: Config) -> World:
+    return World(paper, seed=1, slots=64)
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    return measure(TINY, soak_slots=1000, part=unheard)
+
+
+def set_measured(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> None:
+    monkeypatch.setattr(bench_posterior, "measure", lambda *_, **__: outcome)
+
+
+class TestTimes:
+    def test_are_percentiles_in_microseconds(self) -> None:
+        times = Times.of([Took(1000 * n, 500 * n) for n in range(1, 1002)])
+        assert (times.count, times.median, times.p99) == (1001, 501.0, 991.0)
+        assert times.p99_9 == pytest.approx(1000.0)
+        assert times.processor_median == 250.5
+
+    def test_tell_no_tail_of_a_few(self) -> None:
+        assert Times.of([Took(1000, 1000)] * 999).p99_9 is None
+
+
+class TestContenders:
+    def test_see_and_decide_the_same(self, paper: Config, world: World) -> None:
+        peers: dict[str, tuple[PosteriorType, int]] = {
+            "table": (ScipyPosterior, 5),
+            "evaluated": (DirectPosterior, 3),
+        }
+        ours, results = side_by_side(paper, world, peers, rounds=3, block=20)
+        assert ours.count == 60
+        for name, decisions in (("table", 15), ("evaluated", 9)):
+            result = results[name]
+            assert result.times.count == decisions
+            assert result.other_decisions == 0
+            assert result.mean_difference <= 1e-9
+            assert result.variance_difference <= 1e-9
+
+    def test_scikit_learn_is_one_of_them(self, paper: Config, world: World) -> None:
+        pytest.importorskip("sklearn")
+        from macontrol.benchmarks.sklearn_peer import SklearnPosterior
+
+        _, results = side_by_side(
+            paper, world, {"sklearn": (SklearnPosterior, 2)}, rounds=1, block=5
+        )
+        assert results["sklearn"].other_decisions == 0
+        assert results["sklearn"].mean_difference <= 1e-9
+        assert results["sklearn"].variance_difference <= 1e-9
+
+    def test_that_disagree_are_found_out(self, paper: Config, world: World) -> None:
+        class Wrong(ScipyPosterior):
+            def solve(self, *window: Any) -> Any:
+                mean, variance = super().solve(*window)
+                return np.roll(mean, 300), variance
+
+        _, results = side_by_side(paper, world, {"wrong": (Wrong, 5)}, rounds=2, block=5)
+        assert results["wrong"].other_decisions > 0
+        assert results["wrong"].mean_difference > 0.1
+
+    def test_play_the_map_that_every_grid_shares(self, paper: Config, world: World) -> None:
+        """On a finer grid, rewards lie between the map's own positions."""
+        fine = paper.replace(algorithm__grid_spacing=paper.algorithm.grid_spacing / 2)
+        turns = list(Player(fine, world).play(50))
+        assert [turn.slot for turn in turns] == list(range(1, 51))
+        assert all(np.isfinite(turn.reward) for turn in turns)
+        assert growth({601: paper, 1201: fine}, world, rounds=1, block=3).keys() == {601, 1201}
+
+    def test_leave_the_garbage_collector_as_it_was(self, paper: Config, world: World) -> None:
+        assert gc.isenabled()
+        growth({300: paper}, world, rounds=1, block=2)
+        assert gc.isenabled()
+        assert gc.get_freeze_count() == 0
+
+
+def test_a_soak_sees_what_grows(
+    paper: Config, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = soak(paper, world, 4000)
+    assert quiet.slots == 4000
+    assert quiet.blocks_growth <= bench_posterior.BLOCKS_GROWTH
+    assert quiet.mean_error <= 1e-9
+    assert quiet.variance_error <= 1e-9
+
+    kept: list[tuple[int, float]] = []
+    observe = World.observe
+
+    def hoard(self: World, slot: int, position: float) -> float:
+        kept.append((slot, position + 0.1))
+        return observe(self, slot, position)
+
+    monkeypatch.setattr(World, "observe", hoard)
+    assert soak(paper, world, 4000).blocks_growth > bench_posterior.BLOCKS_GROWTH
+
+
+def test_every_blas_is_held_to_one_thread() -> None:
+    """Also where the user has asked for more."""
+    script = (
+        "from macontrol.benchmarks.blas import hold_to_one_thread\n"
+        "import scipy.linalg\n"
+        "print([blas.threads for blas in hold_to_one_thread()])"
+    )
+    threads = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"OPENBLAS_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert set(json.loads(threads)) == {1}
+    assert {blas.threads for blas in hold_to_one_thread()} == {1}
+
+
+class TestOutcome:
+    def test_covers_the_sizes_asked_for(self, outcome: Outcome) -> None:
+        assert tuple(outcome.by_window) == WINDOWS == (100, 300, 1000, 3000)
+        assert tuple(outcome.by_grid) == GRIDS == (601, 1201, 3001, 6001)
+        assert outcome.config.algorithm.window == 300
+        assert outcome.config.grid_size == 601
+
+    def test_as_json_is_strict_and_whole(self, outcome: Outcome) -> None:
+        text = json.dumps(outcome.as_json(), allow_nan=False)
+        told = json.loads(text, parse_constant=refuse)
+        assert told["window"] == 300
+        assert told["grid"] == 601
+        assert told["macontrol"]["count"] == 4
+        assert told["macontrol"]["p99_9"] is None
+        assert told["peers"]["scipy"]["slower"] > 0
+        assert [row["size"] for row in told["by_window"]] == list(WINDOWS)
+        assert [row["ratio"] for row in told["by_window"] if row["size"] == 300] == [1.0]
+        assert [row["ratio"] for row in told["by_grid"] if row["size"] == 601] == [1.0]
+        assert told["memory"]["slots"] == 1000
+        assert len(told["verdicts"]) == 5
+
+    def test_ratios_are_of_processor_time(self, outcome: Outcome) -> None:
+        slow = Times(10, 5000.0, 9000.0, None, processor_median=500.0)
+        fast = Times(10, 10.0, 20.0, None, processor_median=10.0)
+        peer = next(iter(outcome.peers.values()))
+        given = Outcome(
+            outcome.machine,
+            outcome.blas,
+            outcome.config,
+            fast,
+            {bench_posterior.SCIPY: type(peer)(slow, 0, 0.0, 0.0)},
+            {100: fast, 300: fast, 1000: fast, 3000: slow},
+            {601: fast},
+            None,
+        )
+        _, scipy, sklearn, window = given.verdicts()
+        assert (scipy.measured, scipy.holds) == ("50 times", True)
+        assert (sklearn.measured, sklearn.holds) == ("not installed", None)
+        assert (window.measured, window.holds) == ("50.00", False)
+
+
+class TestCommand:
+    def test_prints_tables_and_bars(
+        self,
+        outcome: Outcome,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        set_measured(monkeypatch, outcome)
+        assert main(["bench", "posterior"]) == 0
+        printed = capsys.readouterr().out
+        for part in ("w = 300, G = 601", "Growth with w", "Growth with G", "one BLAS thread"):
+            assert part in printed
+        assert "6001" in printed
+
+    def test_prints_json_and_nothing_else(self, capfd: pytest.CaptureFixture[str]) -> None:
+        assert main(["bench", "posterior", "--quick", "--json"]) == 0
+        printed = capfd.readouterr()
+        told = json.loads(printed.out, parse_constant=refuse)
+        assert told["memory"] is None
+        assert printed.err == ""
+
+    def test_does_without_scikit_learn(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.delitem(sys.modules, "macontrol.benchmarks.sklearn_peer", raising=False)
+        monkeypatch.setitem(sys.modules, "sklearn.gaussian_process", None)
+        monkeypatch.setattr(bench_posterior, "QUICK", TINY)
+        assert main(["bench", "posterior", "--quick"]) == 0
+        assert pip_install("scikit-learn") in capsys.readouterr().out
+
+    @pytest.mark.parametrize(("options", "code"), [([], 0), (["--strict"], 1)])
+    def test_a_missed_bar_fails_only_a_strict_run(
+        self,
+        outcome: Outcome,
+        options: list[str],
+        code: int,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setattr(bench_posterior, "WINDOW_COST", 0.0)
+        set_measured(monkeypatch, outcome)
+        assert main(["bench", "posterior", *options]) == code
+        assert "MISSED" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("words", [[], ["nothing"], ["posterior", "--slots", "0"]])
+    def test_refuses_what_it_does_not_know(
+        self, words: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as left:
+            main(["bench", *words])
+        assert left.value.code == 64
+        assert capsys.readouterr().err.startswith("usage: macontrol bench")

@@ -1,0 +1,280 @@
+"""Exporting runs: tables and arrays that hold the run, maps that hold its world."""
+
+import csv
+import io
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from macontrol.cli import main
+from macontrol.commands import export
+from macontrol.config import load_config
+from macontrol.controller.recording.records import Event, EventKind, SlotRecord
+from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, read_run
+from macontrol.controller.survey.samples import Survey
+from macontrol.sim.world.rewardmap import load_map, simulate_map
+
+CONFIG = load_config().replace(algorithm__grid_spacing=0.06, survey__samples=10, run__seed=7)
+SLOTS = 20
+
+
+def write(
+    path: Path,
+    *,
+    backend: str = "sim",
+    first: int = 1,
+    slots: int = SLOTS,
+    off: float = 0.0,
+    resumed_from: str | None = None,
+) -> Path:
+    """A run in the simulated world that stood still at the middle of the rail, and missed slot 5.
+
+    `off` is how far its rewards are from that world's.
+    """
+    world = simulate_map(CONFIG, 7, SLOTS)
+    header = RunHeader.of(
+        CONFIG,
+        backend=backend,
+        stage=backend,
+        survey=Survey(world.survey_position, world.survey_reward),
+        sigma_f2=0.5,
+        started_wall_s=1_700_000_000.0,
+        started_clock_s=0.0,
+        resumed_from=resumed_from,
+    )
+    file = RunFileRecorder(path, header)
+    file.start()
+    for slot in range(first, first + slots):
+        if slot == 5:
+            file.submit(Event(5, 0.0125, EventKind.MISSED, 'stalled, "long"', 1.0))
+            continue
+        known = slot != 3 and slot <= SLOTS
+        seen = world.reward[slot - 1, 50] + world.noise[slot - 1] + off if known else None
+        file.submit(
+            SlotRecord(
+                slot=slot,
+                start_s=slot * 0.005,
+                position=3.0,
+                commanded=None,
+                on_time=True,
+                reward=seen,
+                uncertainty=None,
+                invalid="clipping" if slot == 3 else None,
+                target=3.0,
+                next_position=3.0,
+                switched=False,
+                transit=False,
+                shortfall=0.0,
+                surface_movement=0.1,
+                wake_s=1e-5,
+                actuate_s=0.0,
+                measure_s=0.003,
+                decide_s=2e-4,
+            )
+        )
+    file.close()
+    return path
+
+
+def test_csv_has_one_row_a_slot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "run.sqlite")
+    assert main(["export", str(path), "--format", "csv"]) == 0
+    printed = capsys.readouterr().out
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert len(rows) == SLOTS - 1
+    assert list(rows[0]) == ["unix_s", *SlotRecord._fields, "late"]
+    assert (rows[0]["unix_s"], rows[0]["slot"], rows[0]["on_time"]) == ("1700000000.005", "1", "1")
+    assert (rows[2]["reward"], rows[2]["invalid"], rows[2]["commanded"]) == ("", "clipping", "")
+    assert float(rows[-1]["reward"]) == read_run(path).slots["reward"][-1]
+    out = tmp_path / "out.csv"
+    assert main(["export", str(path), "--format", "csv", "--out", str(out)]) == 0
+    assert out.read_text() == printed
+
+
+def test_csv_of_the_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "run.sqlite")
+    assert main(["export", str(path), "--format", "csv", "--events"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row == {
+        "unix_s": "1700000000.0125",
+        "slot": "5",
+        "time_s": "0.0125",
+        "kind": "missed-slots",
+        "detail": 'stalled, "long"',
+        "value": "1.0",
+    }
+
+
+def test_npz_holds_every_column_the_events_and_the_header(tmp_path: Path) -> None:
+    path, out = write(tmp_path / "run.sqlite"), tmp_path / "run.npz"
+    assert main(["export", str(path), "--format", "npz", "--out", str(out)]) == 0
+    run = read_run(path)
+    with np.load(out) as arrays:
+        for name, column in run.slots.items():
+            np.testing.assert_array_equal(arrays[name], column)
+            assert arrays[name].dtype == column.dtype
+        assert arrays["invalid"][2] == "clipping"
+        assert arrays["event_kind"].tolist() == ["missed-slots"]
+        assert arrays["event_value"].tolist() == [1.0]
+        header = json.loads(str(arrays["header"]))
+    assert (header["seed"], header["stage"]) == (7, "sim")
+    assert header["config"] == json.loads(CONFIG.model_dump_json())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.npz", "run.sqlite"]
+
+
+def test_npz_of_a_run_without_slots(tmp_path: Path) -> None:
+    path, out = write(tmp_path / "run.sqlite", slots=0), tmp_path / "run.npz"
+    assert main(["export", str(path), "--format", "npz", "--out", str(out)]) == 0
+    with np.load(out) as arrays:
+        assert arrays["slot"].shape == arrays["event_detail"].shape == (0,)
+
+
+def test_a_simulated_run_gives_the_map_of_its_world(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path / "run.sqlite"), tmp_path / "map.npz"
+    assert main(["export", str(path), "--format", "map", "--out", str(out)]) == 0
+    assert capsys.readouterr().err == ""
+    world, expected = load_map(out, CONFIG), simulate_map(CONFIG, 7, SLOTS)
+    np.testing.assert_array_equal(world.reward, expected.reward)
+    np.testing.assert_array_equal(world.noise, expected.noise)
+    np.testing.assert_array_equal(world.survey_reward, expected.survey_reward)
+    assert main(["export", str(path), "--format", "map", "--slots", "4", "--out", str(out)]) == 0
+    assert load_map(out, CONFIG).slots == 4
+
+
+def test_a_run_that_missed_its_first_slots_gives_the_whole_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path / "run.sqlite", first=7, slots=14), tmp_path / "map.npz"
+    assert main(["export", str(path), "--format", "map", "--out", str(out)]) == 0
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(
+        load_map(out, CONFIG).reward, simulate_map(CONFIG, 7, SLOTS).reward
+    )
+
+
+def test_a_map_of_slots_before_the_first_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE slots SET slot = -40 WHERE slot = 2")
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "map.npz")]) == 65
+    assert "begins at slot -40" in capsys.readouterr().err
+
+
+def test_a_map_that_does_not_agree_with_the_run_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "run.sqlite", off=0.01)
+    assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "m")]) == 0
+    assert "18 of 18 recorded rewards are not those of the map" in capsys.readouterr().err
+
+
+def test_what_makes_no_map_is_refused_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = str(tmp_path / "map.npz")
+
+    def told(path: Path) -> str:
+        assert main(["export", str(path), "--format", "map", "--out", out]) == 65
+        return capsys.readouterr().err
+
+    assert "only where the antenna was" in told(write(tmp_path / "a.sqlite", backend="serial"))
+    earlier = "earlier.sqlite"
+    resumed = told(write(tmp_path / "b.sqlite", first=11, slots=5, resumed_from=earlier))
+    assert "begins at slot 11" in resumed
+    assert "earlier.sqlite" in resumed
+    assert "no slot yet" in told(write(tmp_path / "c.sqlite", slots=0))
+    monkeypatch.setattr(export, "MAP_LIMIT_BYTES", 8 * 101 * 12)
+    path = write(tmp_path / "d.sqlite")
+    assert "--slots 12 or fewer" in told(path)
+    assert not Path(out).exists()
+    assert main(["export", str(path), "--format", "map", "--slots", "12", "--out", out]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--format", "npz"], 64),
+        (["--format", "map"], 64),
+        (["--format", "npz", "--events", "--out", "x"], 64),
+        (["--format", "csv", "--slots", "3"], 64),
+        (["--format", "csv", "--out", "run.sqlite"], 64),
+        (["--format", "csv", "--out", "missing/x"], 74),
+        (["--format", "npz", "--out", "missing/x"], 74),
+        (["--format", "map", "--out", "missing/x"], 74),
+        (["--format", "csv", "--out", "."], 74),
+    ],
+)
+def test_exit_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = write(tmp_path / "run.sqlite").read_bytes()
+    assert main(["export", "run.sqlite", *arguments]) == code
+    assert (tmp_path / "run.sqlite").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["run.sqlite"]
+
+
+def test_an_input_that_is_no_run_file_is_unusable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").write_text("x" * 5000)
+    assert main(["export", str(tmp_path / "other"), "--format", "csv"]) == 65
+    assert main(["export", str(tmp_path / "nothing"), "--format", "csv"]) == 66
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_no_half_export(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.sqlite")
+    command = [sys.executable, "-m", "macontrol", "export", str(path), "--format", "csv"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 74
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_of_the_daemon_is_replayed_from_its_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["--set", "algorithm.grid_spacing=0.06", "--set", "survey.samples=50"]
+    run = [sys.executable, "-m", "macontrol", "--backend", "sim", "--fast", "--slots", "300"]
+    subprocess.run([*run, "--run", "r.sqlite", *settings], check=True, capture_output=True)
+    assert main(["export", "r.sqlite", "--format", "map", "--out", "m.npz"]) == 0
+    assert main(["replay", "m.npz", "--csv", "replayed.csv", *settings]) == 0
+    assert capsys.readouterr().err == ""
+    with Path("replayed.csv").open() as file:
+        replayed = [float(row["position"]) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(read_run("r.sqlite").slots["position"], replayed, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", ["-1", "9" * 400])
+def test_a_seed_that_no_run_has_is_damage(
+    tmp_path: Path, seed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE header SET value = ? WHERE key = 'seed'", (seed,))
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "map.npz")]) == 65
+    assert "is damaged: its header's seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("position", ["1e308", "1e300", "-1e300", "9e999"])
+def test_a_position_that_no_rail_has_does_not_stop_a_map(tmp_path: Path, position: str) -> None:
+    path = write(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE slots SET position = {position} WHERE slot = 2")
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "map.npz")]) == 0

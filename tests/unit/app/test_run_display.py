@@ -1,0 +1,90 @@
+"""How a run is shown: by the place that its output goes to, or as asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from macontrol.controller.host.realtime import GRANT, RealtimeReport, Refusal
+from macontrol.controller.recording.tally import Tally
+from macontrol.display.event_log import JsonLines, PlainLines
+from macontrol.display.log_format import LogFormat
+from macontrol.display.run_display import RunDisplay
+from macontrol.display.summary import summarise
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch, term: str | None = "xterm") -> Iterator[None]:
+    """Standard output is a terminal of this type."""
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.delenv("TERM", raising=False)
+        if term is not None:
+            monkeypatch.setenv("TERM", term)
+        yield
+    os.close(master)
+
+
+def test_a_terminal_has_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch):
+        assert RunDisplay("auto").is_view
+
+
+@pytest.mark.parametrize("term", ["dumb", None])
+def test_a_terminal_that_cannot_move_its_cursor_has_lines(
+    term: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with terminal(monkeypatch, term):
+        display = RunDisplay("auto")
+    assert not display.is_view
+    assert isinstance(display._lines, PlainLines)
+
+
+@pytest.mark.parametrize(("asked", "kind"), [("text", PlainLines), ("json", JsonLines)])
+def test_what_is_asked_for_is_had_on_a_terminal_too(
+    asked: LogFormat, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with terminal(monkeypatch):
+        display = RunDisplay(asked)
+    assert not display.is_view
+    assert isinstance(display._lines, kind)
+
+
+def test_a_pipe_has_text_and_the_journal_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+        assert isinstance(RunDisplay("auto")._lines, PlainLines)
+        status = os.fstat(writing)
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        assert isinstance(RunDisplay("auto")._lines, JsonLines)
+    os.close(reading)
+
+
+def test_refused_real_time_and_its_command_are_in_the_summary(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    display = RunDisplay("text")
+    refusal = Refusal("SCHED_FIFO", "the limit is 0", "ask", by_limit=True)
+    display.show_realtime(RealtimeReport((), (refusal,), 0, locked=False, blas_threads=1))
+    display.show(summarise(Tally(3.0), {}), 10.0)
+    out = capfd.readouterr().out
+    assert "refused: SCHED_FIFO" in out
+    assert f"  {GRANT}\n" in out
+
+
+def test_a_note_takes_the_line_of_the_surveys_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setenv("TERM", "xterm")
+        RunDisplay("auto").note("the stage does not answer")
+        shown = os.read(master, 1000)
+    os.close(master)
+    assert shown == b"\r\x1b[2Kthe stage does not answer\r\n"

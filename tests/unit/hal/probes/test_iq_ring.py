@@ -1,0 +1,383 @@
+"""The ring: when samples were taken, when a window is complete, and when it never will be."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from macontrol.hal.probes.sdr.ring import IQRing, Window
+from support.sdr import wait_until
+
+RATE = 10_000.0
+BLOCK = 640  # 64 ms
+START = 1000.0
+
+
+def numbered(first: int, count: int) -> npt.NDArray[np.float64]:
+    """Samples that carry their own number."""
+    n = np.arange(first, first + count, dtype=float)
+    return np.column_stack([n, -n])
+
+
+def ring_of(
+    capacity_s: float = 3.0, tolerance_s: float = 0.005, settling_s: float = 0.2, **more: Any
+) -> IQRing:
+    return IQRing(
+        RATE,
+        capacity_s=capacity_s,
+        tolerance_s=tolerance_s,
+        settling_s=settling_s,
+        dtype=np.float64,
+        **more,
+    )
+
+
+class Radio:
+    """Takes sample n at START + n/RATE, hands it over in blocks, with what delay it is told."""
+
+    def __init__(self, ring: IQRing, rate: float = RATE) -> None:
+        self.ring = ring
+        self.rate = rate
+        self.count = 0
+        self.arrival = 0.0
+        self.lost = 0
+        self.verdicts: list[bool] = []
+
+    def run(
+        self, seconds: float, delay: Callable[[float], float] = lambda _: 0.0, block: int = BLOCK
+    ) -> None:
+        for _ in range(round(seconds * self.rate / block)):
+            taken = START + (self.count + self.lost + block) / self.rate
+            self.arrival = max(self.arrival, taken + delay(taken))
+            rows = numbered(self.count + self.lost, block)
+            self.verdicts.append(self.ring.append(rows, self.arrival))
+            self.count += block
+
+    def lose(self, seconds: float) -> None:
+        self.lost += round(seconds * self.rate)
+
+
+def numbers(window: Window) -> npt.NDArray[np.float64]:
+    assert window.state == "ready"
+    assert window.samples is not None
+    column: npt.NDArray[np.float64] = window.samples[:, 0]
+    return column
+
+
+def test_a_window_holds_the_samples_taken_in_it_and_no_others() -> None:
+    radio = Radio(ring_of())
+    radio.run(2.0)
+    found = numbers(radio.ring.window(START + 1.0, START + 1.1))
+    assert found[0] == pytest.approx(10_000, abs=1)
+    assert found[-1] == pytest.approx(10_999, abs=1)
+    assert np.all(np.diff(found) == 1)
+
+
+def test_jitter_of_the_delivery_does_not_move_the_samples() -> None:
+    rng = np.random.default_rng(1)
+    radio = Radio(ring_of())
+    radio.run(6.0, lambda _: float(rng.exponential(0.01)))
+    assert abs(radio.ring.time_of(40_000) - (START + 4.0)) < 0.001
+
+
+def test_pieces_of_a_block_are_stamped_by_its_end() -> None:
+    ring = ring_of()
+    for k in range(1, 40):
+        arrival = START + k * BLOCK / RATE
+        for piece in np.array_split(numbered((k - 1) * BLOCK, BLOCK), 4):
+            ring.append(piece, arrival)
+    assert ring.time_of(0) == pytest.approx(START, abs=1e-9)
+    assert ring.behind_s == 0.0
+
+
+def test_a_window_is_pending_until_its_last_sample_is_in() -> None:
+    radio = Radio(ring_of())
+    radio.run(1.0)
+    end = START + radio.count / RATE
+    assert radio.ring.window(end - 0.05, end).state == "ready"
+    assert radio.ring.window(end - 0.05, end + 0.001).state == "pending"
+    radio.run(0.064)
+    found = numbers(radio.ring.window(end - 0.05, end + 0.001))
+    assert found[-1] == pytest.approx(radio.count - BLOCK + 9, abs=1)
+
+
+def test_a_late_block_proves_nothing_until_one_is_on_time() -> None:
+    radio = Radio(ring_of())
+    radio.run(1.0)
+    end = START + radio.count / RATE
+    radio.run(0.064, lambda _: 0.05)
+    assert radio.ring.window(end, end + 0.06).state == "pending"
+    assert radio.ring.behind_s == pytest.approx(0.05)
+    radio.run(0.064)
+    assert numbers(radio.ring.window(end, end + 0.06))[0] == pytest.approx(
+        (end - START) * RATE, abs=1
+    )
+    assert radio.ring.behind_s == 0.0
+
+
+def test_lost_samples_are_a_gap_and_not_a_shift() -> None:
+    radio = Radio(ring_of())
+    radio.run(2.0)
+    lost_at = START + radio.count / RATE
+    radio.lose(0.03)
+    radio.run(0.7)
+    assert radio.ring.window(lost_at - 0.05, lost_at + 0.05).state == "pending"
+    radio.run(0.7)
+    assert radio.ring.window(lost_at - 0.05, lost_at + 0.05).reason == "gap"
+    assert radio.ring.restarts == {"gap": 1}
+    radio.run(1.0)
+    assert abs(numbers(radio.ring.window(START + 4.0, START + 4.1))[0] - 40_000) <= 1
+
+
+def test_small_losses_add_up_to_a_gap() -> None:
+    radio = Radio(ring_of())
+    radio.run(2.0)
+    for _ in range(10):
+        radio.lose(0.001)
+        radio.run(0.3)
+    assert radio.ring.restarts == {"gap": 1}
+
+
+def test_after_a_stall_stale_samples_keep_their_own_time() -> None:
+    """The server has queued two seconds: they come in a burst."""
+    radio = Radio(ring_of(capacity_s=5.0))
+    radio.run(2.0)
+    until = START + radio.count / RATE + 2.0
+    radio.run(2.0, lambda taken: max(0.0, until - taken))
+    radio.run(1.0)
+    assert radio.ring.restarts == {}
+    assert numbers(radio.ring.window(START + 3.0, START + 3.1))[0] == pytest.approx(30_000, abs=1)
+    assert numbers(radio.ring.window(START + 4.5, START + 4.6))[0] == pytest.approx(45_000, abs=1)
+
+
+def test_a_backlog_longer_than_the_memory_of_the_envelope_is_not_taken_for_fresh() -> None:
+    radio = Radio(ring_of())
+    radio.run(2.0)
+    until = START + radio.count / RATE + 20.0
+    for _ in range(20):
+        radio.run(1.0, lambda taken: max(0.0, until - taken))
+        window = radio.ring.window(until - 0.5, until - 0.4)
+        assert (
+            window.state != "ready" or abs(numbers(window)[0] / RATE - (until - 0.5 - START)) < 1e-3
+        )
+    radio.run(2.0)
+    found = numbers(radio.ring.window(until + 1.0, until + 1.1))
+    assert found[0] / RATE == pytest.approx(until + 1.0 - START, abs=1e-3)
+
+
+def test_a_stream_that_stays_far_behind_is_to_be_reopened() -> None:
+    radio = Radio(ring_of(stale_s=1.5))
+    radio.run(2.0)
+    radio.run(0.9, lambda _: 2.0)
+    assert all(radio.verdicts)
+    radio.run(0.5, lambda _: 2.0)
+    assert not all(radio.verdicts)
+
+
+def test_a_stream_that_catches_up_too_slowly_is_to_be_reopened() -> None:
+    radio = Radio(ring_of(stale_s=1.5))
+    radio.run(2.0)
+    began = START + radio.count / RATE
+    radio.run(3.0, lambda taken: 5.0 - 0.2 * (taken - began))
+    assert not all(radio.verdicts)
+
+
+@pytest.mark.parametrize("ppm", [-100, 100])
+def test_the_envelope_follows_a_sample_clock_that_is_off(ppm: int) -> None:
+    radio = Radio(ring_of(), rate=RATE * (1 + ppm * 1e-6))
+    radio.run(120.0)
+    error = radio.ring.time_of(radio.count) - radio.arrival
+    assert abs(error) < 0.001
+    assert radio.ring.restarts == {}
+
+
+@pytest.mark.parametrize("rate", [0.75, 0.95, 1.05, 1.17, 4.0])
+def test_a_rate_that_is_wrong_is_complained_of_until_it_is_right(rate: float) -> None:
+    settled: list[bool] = []
+    ring = ring_of(on_settled=lambda: settled.append(True))
+    radio = Radio(ring, rate=RATE * rate)
+    radio.run(7.0)
+    assert not all(radio.verdicts)
+    assert radio.ring.complaint.endswith("a rate that the radio has and the computer can take")
+    assert f"{RATE * rate:,.0f}"[:2] in radio.ring.complaint
+    settled.clear()
+    radio.verdicts.clear()
+    radio.ring.restart("gap", radio.arrival, reopened=True)
+    radio.run(6.5)
+    assert settled == []
+    assert not all(radio.verdicts)
+    right = Radio(radio.ring)
+    right.arrival = radio.arrival
+    radio.ring.restart("gap", radio.arrival, reopened=True)
+    right.run(6.0, lambda _: radio.arrival)
+    assert radio.ring.is_settled
+    assert all(right.verdicts)
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_given"), [(0.95, False), (1.05, True), (1.17, True), (4.0, False)]
+)
+def test_with_a_wrong_rate_no_window_is_shifted_by_more_than_jitter(
+    rate: float, is_given: bool
+) -> None:
+    radio = Radio(ring_of(), rate=RATE * rate)
+    windows = 0
+    for _ in range(200):
+        radio.run(0.05)
+        window = radio.ring.window(radio.arrival - 0.14, radio.arrival - 0.04)
+        if window.samples is not None:
+            middle = START + float(window.samples[:, 0].mean()) / (RATE * rate)
+            assert middle == pytest.approx(radio.arrival - 0.09, abs=0.02)
+            windows += 1
+    assert (windows > 0) == is_given
+
+
+def test_samples_lost_once_in_a_while_are_no_wrong_rate() -> None:
+    radio = Radio(ring_of())
+    for _ in range(3):
+        radio.run(4.0)
+        radio.lose(0.5)
+    radio.run(4.0)
+    assert all(radio.verdicts)
+    assert radio.ring.restarts == {"gap": 3}
+
+
+def test_a_stall_that_is_made_up_for_in_jerks_is_no_wrong_rate() -> None:
+    """Each jerk looks as if the clock ran too fast, and until the last one samples are missing."""
+    radio = Radio(ring_of())
+    radio.run(6.0)
+    stalled = START + radio.count / RATE
+
+    def delay(taken: float) -> float:
+        jerks = max(0, int((taken - stalled - 1.5) / 0.5))
+        return max(0.0, 1.4 - 0.2 * jerks)
+
+    radio.run(7.0, delay, block=BLOCK // 4)
+    assert radio.ring.restarts["gap"] >= 4
+    assert all(radio.verdicts), radio.ring.complaint
+    assert radio.ring.is_settled
+
+
+def test_a_delivery_that_becomes_quicker_is_no_wrong_rate() -> None:
+    radio = Radio(ring_of())
+    radio.run(20.0, lambda taken: max(0.0, 0.04 - 0.01 * (taken - START)))
+    assert radio.ring.restarts == {}
+
+
+def test_a_stream_that_breaks_again_and_again_is_to_be_reopened() -> None:
+    radio = Radio(ring_of())
+    radio.run(2.0)
+    for _ in range(50):
+        radio.run(0.128)
+        radio.ring.restart("overflow", radio.arrival)
+    assert all(radio.verdicts)
+    for _ in range(5):
+        radio.run(0.128)
+        radio.ring.restart("overflow", radio.arrival)
+    assert not radio.verdicts[-1]
+    assert radio.ring.complaint == "samples are lost again and again (overflow)"
+    radio.ring.restart("gap", radio.arrival, reopened=True)
+    radio.verdicts.clear()
+    radio.run(2.0)
+    assert all(radio.verdicts)
+    assert radio.ring.is_settled
+
+
+def test_a_clock_that_stood_still_is_a_gap() -> None:
+    radio = Radio(ring_of())
+    radio.run(1.0)
+    radio.arrival = 0.0
+    radio.run(0.2, lambda _: -3.0)
+    assert radio.ring.restarts == {"gap": 1}
+
+
+def test_nothing_is_handed_out_before_the_radio_has_settled() -> None:
+    radio = Radio(ring_of(settling_s=0.5))
+    radio.run(0.4)
+    assert not radio.ring.is_settled
+    assert radio.ring.window(START + 0.1, START + 0.2).state == "pending"
+    radio.run(0.6)
+    assert radio.ring.window(START + 0.1, START + 0.2).reason == "settling"
+    assert radio.ring.window(START + 0.7, START + 0.8).state == "ready"
+
+
+def test_after_a_reopening_nothing_older_is_handed_out() -> None:
+    radio = Radio(ring_of())
+    radio.run(1.0)
+    broken = START + radio.count / RATE
+    radio.ring.restart("overflow", broken, reopened=True)
+    radio.run(1.0)
+    assert radio.ring.window(broken - 0.2, broken - 0.1).reason == "overflow"
+    assert radio.ring.window(broken + 0.01, broken + 0.1).reason == "settling"
+    assert radio.ring.window(broken + 0.5, broken + 0.6).state == "ready"
+
+
+def test_the_memory_is_bounded_and_what_is_overwritten_is_stale() -> None:
+    radio = Radio(ring_of(capacity_s=1.0))
+    radio.run(5.0)
+    assert radio.ring.capacity == 10_000
+    assert radio.ring.window(START + 2.0, START + 2.1).reason == "stale"
+    assert len(numbers(radio.ring.window(START + 4.2, START + 4.9))) == pytest.approx(7_000, abs=2)
+
+
+def test_a_block_longer_than_the_ring_leaves_its_end() -> None:
+    radio = Radio(ring_of(capacity_s=0.5, settling_s=0.0))
+    radio.run(4.0, block=20_000)
+    found = numbers(radio.ring.window(START + 3.6, START + 3.9))
+    assert found[0] == pytest.approx(36_000, abs=1)
+
+
+def test_a_known_delay_moves_the_samples_back() -> None:
+    radio = Radio(ring_of(delay_s=0.02))
+    radio.run(1.0, lambda _: 0.02)
+    assert radio.ring.time_of(0) == pytest.approx(START)
+
+
+def test_the_rate_is_measured() -> None:
+    radio = Radio(ring_of(), rate=RATE * 1.17)
+    radio.run(4.0)
+    assert np.isnan(radio.ring.measured_rate_hz)
+    radio.run(4.0)
+    assert radio.ring.measured_rate_hz == pytest.approx(RATE * 1.17, rel=0.02)
+
+
+def test_waiting_ends_with_the_sample_that_was_waited_for() -> None:
+    radio = Radio(ring_of())
+    radio.run(1.0)
+    end = START + radio.count / RATE
+    waited = threading.Thread(target=radio.ring.wait, args=(end + 0.03, 30.0))
+    waited.start()
+    time.sleep(0.02)
+    assert waited.is_alive()
+    radio.run(0.064)
+    waited.join(10.0)
+    assert not waited.is_alive()
+
+
+def test_waiting_goes_on_while_the_stream_settles_and_ends_when_it_has() -> None:
+    radio = Radio(ring_of(settling_s=1.0))
+    radio.run(0.5)
+    waited = threading.Thread(target=radio.ring.wait, args=(START + 0.1, 30.0))
+    waited.start()
+    radio.run(0.3)
+    waited.join(0.2)
+    assert waited.is_alive()
+    radio.run(0.4)
+    waited.join(10.0)
+    assert not waited.is_alive()
+
+
+def test_waiting_ends_when_the_stream_breaks() -> None:
+    ring = ring_of()
+    waited = threading.Thread(target=ring.wait, args=(START, 30.0))
+    waited.start()
+    wait_until(lambda: ring._awaited_s == START)
+    ring.restart("gap", START)
+    waited.join(10.0)
+    assert not waited.is_alive()

@@ -1,0 +1,137 @@
+"""What stands above the noise floor, what does not, and a floor that cannot be one."""
+
+from __future__ import annotations
+
+from math import inf, nan, sqrt
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from macontrol.config import load_config
+from macontrol.hal.probes.sdr.noise_floor import (
+    NoiseFloor,
+    above_floor,
+    implausible_rise,
+    mean_floor,
+    measurement_of,
+)
+from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
+from support.suggested import suggestions
+
+RATE, COUNT = 2.048e6, 71_680  # 35 ms
+DRIFT_DB = 0.1
+OFFSET_HZ, BAND_HZ = 250e3, 20e3
+
+
+def noise(seed: int, count: int = COUNT) -> npt.NDArray[np.complex128]:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((count, 2)).view(np.complex128)[:, 0] * sqrt(1e-4 / 2)
+
+
+def rows(z: npt.NDArray[np.complex128]) -> npt.NDArray[np.float32]:
+    return np.column_stack([z.real, z.imag]).astype(np.float32)
+
+
+def carrier(power: float, offset_hz: float) -> npt.NDArray[np.complex128]:
+    phases = 2j * np.pi * offset_hz / RATE * np.arange(COUNT)
+    return np.asarray(sqrt(power) * np.exp(phases), np.complex128)
+
+
+def tone_reading(z: npt.NDArray[np.complex128]) -> PowerReading:
+    return tone(rows(z), RATE, OFFSET_HZ, BAND_HZ)
+
+
+@pytest.fixture(scope="module")
+def floor() -> NoiseFloor:
+    return mean_floor([wideband(rows(noise(seed))) for seed in range(4)], 0.0)
+
+
+@pytest.fixture(scope="module")
+def tone_floor() -> NoiseFloor:
+    return mean_floor([tone_reading(noise(seed)) for seed in range(4)], 0.0)
+
+
+def test_noise_is_never_above_the_floor(floor: NoiseFloor, tone_floor: NoiseFloor) -> None:
+    for seed in range(10, 40):
+        z = noise(seed)
+        assert above_floor(wideband(rows(z)), floor, DRIFT_DB) < 1
+        assert above_floor(tone_reading(z), tone_floor, DRIFT_DB) < 1
+        assert measurement_of(1, tone_reading(z), tone_floor, 0.5, DRIFT_DB).reason == "no-signal"
+
+
+@pytest.mark.parametrize(("drift_db", "above"), [(0.05, True), (0.2, False)])
+def test_the_drift_of_the_gain_is_no_signal(
+    floor: NoiseFloor, drift_db: float, above: bool
+) -> None:
+    """A floor 0.5 dB higher than it was is a signal only to a receiver that does not drift."""
+    reading = wideband(rows(noise(50) * 10 ** (0.5 / 20)))
+    assert (above_floor(reading, floor, drift_db) > 1) == above
+
+
+def test_a_signal_that_varies_is_not_taken_for_noise(floor: NoiseFloor) -> None:
+    """Its own spread makes a reading unsure, but it does not make it noise."""
+    swelling = noise(60) + carrier(2e-4, OFFSET_HZ) * np.linspace(0, 2, COUNT)
+    reading = wideband(rows(swelling))
+    assert reading.sigma_db > 10 * reading.noise_sigma_db
+    measurement = measurement_of(1, reading, floor, 0.5, DRIFT_DB)
+    assert measurement.above_floor > 10
+    assert (measurement.reason, measurement.hint) == ("", "")
+
+
+def test_a_tone_outside_its_band_is_lost_and_the_hint_says_where_it_is(
+    tone_floor: NoiseFloor,
+) -> None:
+    here = measurement_of(
+        1, tone_reading(noise(70) + carrier(1e-4, OFFSET_HZ)), tone_floor, 0.5, DRIFT_DB
+    )
+    assert here.above_floor > 10
+    drifted = tone_reading(noise(71) + carrier(1e-4, OFFSET_HZ + 60e3))
+    there = measurement_of(2, drifted, tone_floor, 0.5, DRIFT_DB)
+    assert there.valid
+    assert there.above_floor < 1
+    assert there.reason == "tone-lost"
+    assert drifted.strongest_hz == pytest.approx(OFFSET_HZ + 60e3, abs=BAND_HZ / 8)
+    assert f"probe.tone_offset_hz to {drifted.strongest_hz:.0f}" in there.hint
+
+
+@pytest.mark.parametrize("where_hz", [OFFSET_HZ + 60e3, -700e3, 1.0215e6, -1.0219e6])
+def test_the_offset_that_the_hint_suggests_is_accepted(
+    tone_floor: NoiseFloor, where_hz: float
+) -> None:
+    """At the edge of what is received too, and with the plan of a preset."""
+    drifted = tone_reading(noise(72) + carrier(1e-4, where_hz))
+    lost = measurement_of(1, drifted, tone_floor, 0.5, DRIFT_DB)
+    (fix,) = suggestions(f"; {lost.hint}")
+    words = ["probe.mode=tone", *fix]
+    offset = load_config(preset="lab-2g4-grbl", assignments=words).probe.tone_offset_hz
+    assert abs(offset - where_hz) <= BAND_HZ / 2
+
+
+def test_a_line_that_was_there_with_the_transmitter_off_is_not_the_tone() -> None:
+    spur = carrier(1e-4, -400e3)
+    floor = mean_floor([tone_reading(noise(seed) + spur) for seed in range(4)], 0.0)
+    lost = measurement_of(1, tone_reading(noise(80) + spur), floor, 0.5, DRIFT_DB)
+    assert lost.reason == "no-signal"
+
+
+def test_without_a_measured_floor_a_tone_is_not_looked_for_elsewhere() -> None:
+    given = NoiseFloor(1e-4 * BAND_HZ / RATE * 1.1, 0.0, nan)
+    drifted = tone_reading(noise(90) + carrier(1e-4, OFFSET_HZ + 60e3))
+    assert measurement_of(1, drifted, given, 0.5, DRIFT_DB).reason == "no-signal"
+
+
+@pytest.mark.parametrize(
+    ("rise_db", "plausible"), [(-20.0, True), (-1.0, True), (0.9, True), (1.2, False), (8.0, False)]
+)
+def test_a_floor_that_rises_in_mid_run_holds_more_than_noise(
+    rise_db: float, plausible: bool
+) -> None:
+    previous = NoiseFloor(1e-4, 0.01, 0.0)
+    found = NoiseFloor(1e-4 * 10 ** (rise_db / 10), 0.01, 9.0)
+    assert (implausible_rise(found, previous, DRIFT_DB) is None) == plausible
+
+
+def test_a_power_that_was_not_measured_over_a_band_has_no_strongest_line() -> None:
+    assert above_floor(PowerReading(1.0, 0.0, 1, 0.0), NoiseFloor(1e-4, 0.1, 0.0), 0.1) == 0.0
+    assert PowerReading(1.0, 0.0, 1, 0.0).noise_sigma_db == inf

@@ -1,0 +1,175 @@
+"""What goes over the line is kept in a file, and costs whoever talks next to nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from macontrol.config.files import free_space
+from macontrol.config.files.free_space import FreeSpace
+from macontrol.config.model.errors import InputOutputError
+from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.hal.serial import traffic_log
+from macontrol.hal.serial.traffic_log import TrafficFile
+
+
+def test_each_piece_is_a_line_with_its_moment_direction_and_bytes(tmp_path: Path) -> None:
+    clock, path = VirtualClock(100.0), tmp_path / "traffic.log"
+    with TrafficFile(path, clock) as log:
+        log(">", b"$H\n")
+        clock.sleep_until(102.5)
+        log("<", b"ok\r\n\x85\xff\\")
+    assert path.read_text().splitlines() == [
+        r"    0.000000 > $H\n",
+        r"    2.500000 < ok\r\n\x85\xff\\",
+    ]
+
+
+def test_what_was_said_can_be_read_while_the_line_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.log"
+    with TrafficFile(path, VirtualClock()) as log:
+        log(">", b"?")
+        while "?" not in path.read_text():
+            pass
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "traffic.log"
+    with pytest.raises(InputOutputError, match="nowhere"), TrafficFile(path, VirtualClock()):
+        pass
+
+
+def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
+    with TrafficFile(Path("/dev/full"), VirtualClock()) as log:
+        for _ in range(1000):
+            log("<", b"ok\r\n")
+
+
+def test_after_it_has_ended_nothing_piles_up() -> None:
+    with TrafficFile(Path("/dev/full"), VirtualClock()) as log:
+        log("<", b"ok\r\n")
+        log._writer.join(10.0)
+        assert not log._writer.is_alive()
+        for _ in range(1000):
+            log("<", b"ok\r\n")
+        assert log._queue.qsize() == 0
+
+
+def test_an_earlier_log_is_written_over_and_nothing_else_is(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.log"
+    for byte in (b"1", b"2"):
+        with TrafficFile(path, VirtualClock()) as log:
+            log("<", byte)
+    assert path.read_text() == "    0.000000 < 2\n"
+    path.write_bytes(b"SQLite format 3\0")
+    with pytest.raises(InputOutputError, match="no log"), TrafficFile(path, VirtualClock()):
+        pass
+    assert path.read_bytes() == b"SQLite format 3\0"
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(InputOutputError, match="pipe"), TrafficFile(path, VirtualClock()):
+        pass
+
+
+def test_nothing_is_written_to_a_port() -> None:
+    """It might be the stage's."""
+    board, port = os.openpty()
+    os.set_blocking(board, False)
+    try:
+        with (
+            pytest.raises(InputOutputError, match="serial port"),
+            TrafficFile(Path(os.ttyname(port)), VirtualClock()),
+        ):
+            pass
+        with pytest.raises(BlockingIOError):
+            os.read(board, 1)
+    finally:
+        os.close(board)
+        os.close(port)
+
+
+def test_while_the_disk_hangs_the_queue_is_bounded_and_what_is_lost_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe whose reader does not read stands for the disk: writing waits for it."""
+    monkeypatch.setattr(traffic_log, "MOST_WAITING", 10)
+    path, told = tmp_path / "pipe", list[str]()
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with TrafficFile(path, VirtualClock(), on_problem=told.append) as log:
+            sent = 0
+            while log.lost < 100:
+                log("<", b"x" * 1000)
+                sent += 1
+                assert log._queue.qsize() <= 10
+            assert len(told) == 1
+            assert "the disk does not answer" in told[0]
+            seen = b""
+            while b"! 100 pieces are lost here" not in seen:
+                with suppress(BlockingIOError):
+                    seen += os.read(reader, 1 << 16)
+                if log._queue.empty():  # the next piece that is written says what is missing
+                    log(">", b"?")
+                    sent += 1
+            while log._queue.qsize():
+                with suppress(BlockingIOError):
+                    seen += os.read(reader, 1 << 16)
+        with suppress(BlockingIOError):
+            while more := os.read(reader, 1 << 16):
+                seen += more
+        assert log.lost == 100
+        assert seen.count(b" < ") + seen.count(b" > ") == sent - 100
+    finally:
+        os.close(reader)
+
+
+def test_pieces_that_no_writer_takes_by_the_end_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    room = FreeSpace(tmp_path, 1.0, measure=lambda _: float(not release.wait(10.0)) + 5.0)
+    monkeypatch.setattr(traffic_log, "_LAST_S", 0.05)
+    with TrafficFile(tmp_path / "traffic.log", VirtualClock(), room=room) as log:
+        for _ in range(5):
+            log("<", b"ok")
+    assert log.lost in (4, 5)
+    release.set()
+    log._writer.join(10.0)
+
+
+def test_below_the_floor_of_free_space_nothing_is_written_and_it_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(free_space, "_CHECK_INTERVAL_S", 0.0)
+    free, told, path = [100.0], list[str](), tmp_path / "traffic.log"
+    room = FreeSpace(tmp_path, 200.0, measure=lambda _: free[0])
+    with TrafficFile(path, VirtualClock(), on_problem=told.append, room=room) as log:
+        for _ in range(3):
+            log("<", b"ok")
+        while log.lost < 3:
+            pass
+        free[0] = 300.0
+        log("<", b"again")
+    assert path.read_text().splitlines() == [
+        "    0.000000 ! 3 pieces are lost here",
+        "    0.000000 < again",
+    ]
+    assert log.lost == 3
+    assert len(told) == 1
+    assert "100 MB" in told[0]
+
+
+def test_a_log_that_begins_with_a_loss_is_still_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.log"
+    path.write_text("    0.000000 ! 3 pieces are lost here\n")
+    with TrafficFile(path, VirtualClock()) as log:
+        log("<", b"2")
+    assert path.read_text() == "    0.000000 < 2\n"

@@ -1,0 +1,127 @@
+"""What a Zaber device is told and says, taken apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from macontrol.config.model.errors import ConfigError
+from macontrol.hal.stages.zaber.device import DeviceIdentity, read_axis
+from macontrol.hal.stages.zaber.protocol import (
+    Alert,
+    Info,
+    Noise,
+    Reply,
+    checksum,
+    encode,
+    explain,
+    is_fault,
+    number,
+    parse,
+    voids_position,
+    whole_number,
+)
+from support.zaber_bench import summed, zaber_settings
+
+DEVICE = DeviceIdentity(
+    firmware="7.38",
+    device_id=50081,
+    serial=1,
+    resolution=64,
+    low=0,
+    high=100_000,
+    maxspeed=16384,
+    accel=16384,
+    approach=16384,
+)
+
+
+def test_a_command_carries_address_number_and_checksum() -> None:
+    assert encode(1, 1, 0, "move rel 1000") == b"/1 1 00 move rel 1000:E3\n"  # from the manual
+    assert encode(12, 0, 7, "get version").startswith(b"/12 0 07 get version:")
+    assert encode(1, 1, 5, "") == b"/1 1 05:" + checksum(b"1 1 05") + b"\n"
+
+
+def test_a_checksum_brings_the_sum_to_zero() -> None:
+    for body in (b"1 1 00 home", b"", b"\xff" * 3):
+        assert (sum(body) + int(checksum(body), 16)) % 256 == 0
+
+
+def test_a_reply_is_taken_apart() -> None:
+    assert parse(b"@01 1 00 OK IDLE WR 0") == Reply(1, 1, 0, True, False, "WR", "0", False)
+    assert parse(summed("@02 3 17 OK BUSY -- -1234")) == Reply(
+        2, 3, 17, True, True, "--", "-1234", True
+    )
+    assert parse(b"@01 0 RJ IDLE -- BADDATA\r") == Reply(
+        1, 0, None, False, False, "--", "BADDATA", False
+    )
+
+
+def test_a_refusal_is_told_in_words() -> None:
+    reply = parse(b"@01 1 00 RJ IDLE -- PARKED")
+    assert isinstance(reply, Reply)
+    assert "unpark" in reply.refusal
+
+
+def test_alerts_and_infos_are_told_from_replies() -> None:
+    assert parse(summed("!01 1 IDLE FS")) == Alert(1, 1, False, "FS", True)
+    assert parse(b"#01 0 a word: to people") == Info(1, 0, "a word: to people", False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"@",
+        b"ok",
+        b"@01 1 00 OK IDLE -- 0:00",
+        b"@01 1 00 OK IDLE -- 1:0C",  # the checksum of another position
+        b"@01 1 00 OK IDLE - 0",
+        b"@1 1 00 OK IDLE -- 0",
+        b"@01 1 00 OK SLEEPING -- 0",
+        b"01 1 00 OK IDLE -- 0",
+        b"\xff@01 1 00 OK IDLE -- 0",
+        b"@01 1 00 OK IDLE -- \xb2",
+        b"!01 1 IDLE",
+    ],
+)
+def test_what_is_not_understood_is_noise(line: bytes) -> None:
+    assert parse(line) == Noise(line)
+
+
+def test_numbers_are_numbers_and_nothing_else_is() -> None:
+    assert number("7.38") == 7.38
+    assert whole_number("-1234") == -1234
+    for text in ("", "nan", "inf", "1e9", "0x10", "1 2", "--1", "9" * 30, "٣"):
+        assert number(text) is None
+        assert whole_number(text) is None
+    assert whole_number("7.38") is None
+
+
+def test_flags_that_void_the_position_are_told_from_those_that_do_not() -> None:
+    for flag in ("FS", "FD", "FX", "WR", "WH", "WL", "WX"):
+        assert voids_position(flag)
+    for flag in ("--", "WT", "WV", "NI", "NC", "NX"):
+        assert not voids_position(flag)
+    assert is_fault("FQ")
+    assert not is_fault("WR")
+    assert "in its way" in explain("FS")
+    assert "FX" in explain("FX")
+
+
+def test_speed_and_acceleration_are_converted() -> None:
+    axis = read_axis(DEVICE, zaber_settings())
+    assert axis.speed_mm_per_s == pytest.approx(10.0)  # 10000 microsteps of 1 µm
+    assert axis.acceleration_mm_per_s2 == pytest.approx(100_000.0)
+    assert axis.usable_mm == pytest.approx(100.0)
+    assert axis.move_speed is None
+
+
+def test_the_speed_of_a_move_is_rounded_down() -> None:
+    axis = read_axis(DEVICE, zaber_settings(speed_mm_per_s=3.0))
+    assert axis.move_speed == 4915  # 4915.2
+    assert read_axis(DEVICE, zaber_settings(speed_mm_per_s=10.0)).move_speed == 16384
+
+
+def test_the_size_of_a_microstep_must_be_told() -> None:
+    with pytest.raises(ConfigError, match=r"stage\.microstep_mm"):
+        read_axis(DEVICE, zaber_settings(microstep_mm="unknown"))

@@ -1,0 +1,79 @@
+"""The environment that `make demo` makes: what it holds, and that it runs this checkout."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from macontrol import __version__
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "bootstrap.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_command_runs_this_checkout_from_a_folder_with_a_space(
+    bootstrap: ModuleType, tmp_path: Path
+) -> None:
+    folder = tmp_path / "my lab" / "it's"
+    venv.create(folder, symlinks=True)
+    bootstrap.link_source(folder / "bin" / "python")
+    # The dependencies come from the environment of the tests, the command from the new one.
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+    command = [str(folder / "bin" / "macontrol"), "--version"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == f"macontrol {__version__}\n", done.stderr
+    ask = [
+        str(folder / "bin" / "python"),
+        "-P",
+        "-c",
+        "import macontrol; print(macontrol.__file__)",
+    ]
+    done = subprocess.run(ask, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == str(ROOT / "src" / "macontrol" / "__init__.py")
+
+
+def test_a_run_needs_what_pyproject_says_and_the_large_ones_are_among_it(
+    bootstrap: ModuleType,
+) -> None:
+    assert set(bootstrap.LARGE) < set(bootstrap.dependencies())
+    assert "matplotlib" not in bootstrap.dependencies()
+
+
+STUB = """
+import sys
+print("Looking in links: /somewhere")
+print("Collecting numpy==2.0")
+print("  Downloading https://host/numpy-2.0-py3-none-any.whl (16.8 MB)", flush=True)
+print("  Using cached rich-15.0.0-py3-none-any.whl (1 kB)")
+print("Installing collected packages: numpy, rich")
+sys.exit(3 if "bad" in sys.argv else 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("groups", "code"), [([["numpy"], ["rich"]], 0), ([["numpy"], ["bad"]], 3), ([["bad"], []], 3)]
+)
+def test_the_steps_of_every_pip_are_shown_and_a_failure_is_one(
+    bootstrap: ModuleType, groups: list[list[str]], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bootstrap.install([sys.executable, "-c", STUB], groups) == code
+    shown = [line.partition("] ")[2] for line in capsys.readouterr().out.splitlines()]
+    steps = ["downloading numpy (16.8 MB)", "using cached rich (1 kB)", "installing numpy, rich"]
+    assert sorted(shown) == sorted(steps * 2)
