@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Literal, Protocol, TypeAlias
 
-from macontrol.bench_plan import check_stage
+from macontrol.bench_plan import check_stage, latency_fix
 from macontrol.config import Config
 from macontrol.config.errors import ConfigError, HardwareError
 from macontrol.config.measuring import lead_fix
 from macontrol.config.probe_settings import split_address
-from macontrol.config.rounding import at_least, at_most
+from macontrol.config.rounding import at_most
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.instance import InstanceLock
 from macontrol.hal import Clock, Measurement, ProbeError, StageError
@@ -242,12 +242,11 @@ class BenchDoctor:
         if usual > _QUICK_S and (timer / "latency_timer").exists():
             self._note("latency", told, f"echo 1 | sudo tee {timer / 'latency_timer'}")
         elif stage.description.latency_s > assumed:
-            needed = stage.description.latency_s
+            fix = latency_fix(self._config, stage.description.latency_s)
             self._note(
                 "latency",
                 f"{told}; physical.command_latency_s is {assumed * 1e3:g} ms",
-                f"set physical.command_latency_s to {at_least(needed, 2)}, or end what loads this "
-                "computer",
+                f"{fix}, or end what loads this computer",
             )
         else:
             self._pass("latency", told)
