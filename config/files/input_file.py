@@ -29,8 +29,8 @@ which hardly shrinks, so what shrinks further is no reward map."""
 def check_input(path: Path, limit: int | None = None) -> int:
     """Check that a path names a regular file that can be read, of at most `limit` bytes.
 
-    It opens nothing, and returns the size. NoInputError if there is no such file or it may not be
-    read, DataError otherwise.
+    Return the size. Raise NoInputError if there is no such file or it may not be read, DataError
+    otherwise.
     """
     try:
         found = path.stat()
@@ -46,12 +46,25 @@ def check_input(path: Path, limit: int | None = None) -> int:
         raise DataError(f"{path}: is {kind_name(found.st_mode)}; give the path of a regular file")
     if not os.access(path, os.R_OK):
         raise NoInputError(f"{path}: may not be read; ask its owner for permission")
+    if found.st_size == 0 and _is_stream(path):
+        raise DataError(f"{path}: is a stream of the kernel; give the path of a regular file")
     if limit is not None and found.st_size > limit:
         raise DataError(
             f"{path}: has {found.st_size} bytes, and at most {limit} make sense here; "
             "is it the right file?"
         )
     return found.st_size
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a file that claims to be empty would yield data, or block, as /proc/kmsg does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return bool(os.read(descriptor, 1))
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def read_input(path: Path, limit: int) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import ceil, floor
 
 from macontrol.config import Config
-from macontrol.config.checks.contradictions import fitting_spacing
+from macontrol.config.checks.contradictions import contradictions, fitting_spacing
 from macontrol.config.checks.measuring import shortcoming
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_least, at_most, close_to
@@ -38,6 +38,17 @@ def check_stage(config: Config, stage: SerialStage) -> SlotPlan:
             f"{least_s * 1e3:.1f} ms at best, and the slot is too short for the longer time: this "
             "computer is too busy to time the board; end what loads it, and start again"
         ) from None
+
+
+def latency_fix(config: Config, latency_s: float) -> str:
+    """What to set for a latency that was measured; T_a too, where it leaves no time to move."""
+    physical, latency = config.physical, at_least(latency_s, 2)
+    fix = f"set physical.command_latency_s to {latency}"
+    slower = physical.model_copy(update={"command_latency_s": float(latency)})
+    if contradictions(config.model_copy(update={"physical": slower})):
+        longer_s = float(latency) - physical.command_latency_s
+        fix += f" and {_with_slot(config, at_least(physical.actuation_time_s + longer_s, 4))}"
+    return fix
 
 
 class SlotTooShortError(ConfigError):
@@ -121,12 +132,7 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
     lengthened = physical.rho_max if physical.stroke == "auto" else physical.stroke
     overhead_s = plan.overhead_s + _SPARE_S
     actuation_s = at_least(overhead_s + stage.motion_time_s(lengthened * wavelength_mm), 3)
-    kept_free = config.timing.guard_share + config.timing.decision_share
-    longer_s = max(float(actuation_s) - physical.actuation_time_s, 0.0) / (1 - kept_free)
-    fix = (
-        f"set physical.actuation_time_s to at least {actuation_s} and "
-        f"physical.slot_duration_s to at least {at_least(physical.slot_duration_s + longer_s, 3)}"
-    )
+    fix = f"set {_with_slot(config, actuation_s)}"
     if physical.stroke == "auto":  # or it grows with T_a
         fix += f" and physical.stroke to at most {at_most(physical.rho_max)}"
     covered = stage.reach_mm(physical.actuation_time_s - overhead_s) / wavelength_mm
@@ -139,4 +145,15 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
         f"{stage.settling_s * 1e3:.3g} ms, the motion "
         f"{stage.motion_time_s(asked_mm) * 1e3:.3g} ms at {stage.speed_mm_per_s:g} mm/s and "
         f"{stage.acceleration_mm_per_s2:g} mm/s²; {fix}"
+    )
+
+
+def _with_slot(config: Config, actuation_s: str) -> str:
+    """A longer T_a, and the T_s that leaves as much of the slot to measure in."""
+    physical, timing = config.physical, config.timing
+    kept_free = timing.guard_share + timing.decision_share
+    longer_s = max(float(actuation_s) - physical.actuation_time_s, 0.0) / (1 - kept_free)
+    return (
+        f"physical.actuation_time_s to at least {actuation_s} and "
+        f"physical.slot_duration_s to at least {at_least(physical.slot_duration_s + longer_s, 3)}"
     )

@@ -49,6 +49,7 @@ VALUES = (
 KEYS = (
     *("config", "survey", "window", "version", "stage", "started_wall_s", "started_clock_s"),
     *("seed", "policy", "backend", "sigma_f2", "clock", "resumed_from", "pid", "host", "boot_id"),
+    "identity",
 )
 COLUMNS = tuple(column.name for column in SLOT_COLUMNS)
 EVENT_COLUMNS = ("number", "slot", "time_s", "kind", "detail", "value")

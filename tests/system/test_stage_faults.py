@@ -125,9 +125,13 @@ def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: A
 
 
 def test_a_reset_in_motion_is_noticed_and_homed(rig: AnyRig) -> None:
-    rig.amid_a_motion(rig.board.reset)
-    with pytest.raises(StageLostError, match=rig.reset_is_told_as):
-        rig.stage.move_to(50.0, soon())
+    for _ in range(5):
+        rig.amid_a_motion(rig.board.reset)
+        with pytest.raises(StageLostError, match=rig.reset_is_told_as):
+            rig.stage.move_to(50.0, soon())
+        if rig.true_mm() < 50.0:
+            break
+        rig.stage.recover(soon())  # on a busy machine the reset may come after the arrival
     assert 0.0 < rig.true_mm() < 50.0  # and the board says 0 there
     rig.refuse_to_move()
     rig.stage.recover(soon())

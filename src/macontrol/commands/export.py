@@ -24,7 +24,7 @@ from typing import IO, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.commands.shared_arguments import positive_int
+from macontrol.commands.shared_arguments import positive_int, refuse_input_as_output
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import atomic_file, atomic_text
 from macontrol.config.model.errors import DataError, InputOutputError, UsageError
@@ -57,8 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise UsageError("--slots goes with --format map")
     if out is None and form != "csv":
         raise UsageError(f"--format {form} needs --out FILE")
-    if out is not None and _is_same_file(out, arguments.run):
-        raise UsageError(f"--out {out}: is the run file itself; choose another name")
+    refuse_input_as_output("--out", out, arguments.run, "run file")
     with OpenRun(arguments.run) as run:
         if form == "csv":
             write = write_events if arguments.events else write_slots
@@ -163,13 +162,6 @@ def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int
     expected = world.reward[number, place] + world.noise[number]
     off = np.abs(expected - slots["reward"][usable]) > 1e-6 * config.g_max
     return int(usable.sum()), int(off.sum())
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:  # one of them is not there
-        return False
 
 
 def _standard_output() -> TextIO:

@@ -24,6 +24,7 @@ from macontrol.commands.shared_arguments import (
     config_from,
     plot_file,
     plotting,
+    refuse_input_as_output,
     seed_number,
 )
 from macontrol.config import Config, differing_keys
@@ -52,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    for option in ("csv", "json", "plot"):
+        output = getattr(arguments, option)
+        refuse_input_as_output(f"--{option}", output, arguments.map, "map")
     extra = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
     try:
         stored = map_config(arguments.map)

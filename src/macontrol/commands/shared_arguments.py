@@ -155,6 +155,16 @@ def plot_file(text: str) -> Path:
     return Path(text)
 
 
+def refuse_input_as_output(option: str, output: Path | None, source: Path, what: str) -> None:
+    """Refuse an output that is the input, by whatever name: it would be written over."""
+    try:
+        is_same = output is not None and output.samefile(source)
+    except (OSError, ValueError):  # one of them is not there, or has a NUL in its name
+        return
+    if is_same:
+        raise UsageError(f"{option} {output}: is the {what} itself; choose another name")
+
+
 def positive_int(text: str) -> int:
     """An argument that counts something."""
     return _whole_number(text, least=1, most=LARGEST_HORIZON)

@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import median
 from typing import Literal, Protocol, TypeAlias
 
-from macontrol.bench_plan import check_stage
+from macontrol.bench_plan import check_stage, latency_fix
 from macontrol.config import Config
 from macontrol.config.checks.measuring import lead_fix
 from macontrol.config.model.errors import ConfigError, HardwareError
-from macontrol.config.model.rounding import at_least, at_most
+from macontrol.config.model.rounding import at_most
 from macontrol.config.probe_settings import split_address
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.host.devices import (
@@ -49,6 +49,8 @@ _RATE_TOLERANCE = 0.02
 _MEASURED_S = 1.0
 # A rate is known only after 5 s of samples.
 _RATE_KNOWN_S = 5.5
+# A stall of a busy computer is made up for within this time; a wrong rate is not.
+_RATE_DOUBTED_S = 5.0
 # Noise this near to full scale leaves a link no room; noise this low is lost between two steps of
 # an 8-bit converter, whose own noise is at -50 dBFS.
 _HIGHEST_FLOOR_DBFS = -10.0
@@ -246,12 +248,11 @@ class BenchDoctor:
         if usual > _QUICK_S and (timer / "latency_timer").exists():
             self._note("latency", told, f"echo 1 | sudo tee {timer / 'latency_timer'}")
         elif stage.description.latency_s > assumed:
-            needed = stage.description.latency_s
+            fix = latency_fix(self._config, stage.description.latency_s)
             self._note(
                 "latency",
                 f"{told}; physical.command_latency_s is {assumed * 1e3:g} ms",
-                f"set physical.command_latency_s to {at_least(needed, 2)}, or end what loads this "
-                "computer",
+                f"{fix}, or end what loads this computer",
             )
         else:
             self._pass("latency", told)
@@ -323,10 +324,18 @@ class BenchDoctor:
             _awaited(probe, self._clock, now + _MEASURED_S + self._config.probe.stale_s + 1.0)
         except ProbeError:
             pass  # the health tells
-        until = self._clock.now() + _RATE_KNOWN_S
-        while isnan(probe.health().measured_rate_hz) and self._clock.now() < until:
+        known_s = self._clock.now() + _RATE_KNOWN_S
+        while not self._keeps_rate(health := probe.health()):
+            is_known = not isnan(health.measured_rate_hz)
+            if self._clock.now() >= known_s + is_known * _RATE_DOUBTED_S:
+                break
             self._clock.sleep_until(self._clock.now() + 0.05)
-        return probe.health()
+        return health
+
+    def _keeps_rate(self, health: ProbeHealth) -> bool:
+        return abs(health.measured_rate_hz / self._config.probe.sample_rate_hz - 1) <= (
+            _RATE_TOLERANCE
+        )
 
     def _measure_delays(self, probe: SdrProbe) -> list[float]:
         """How long after the ends of some windows their measurements were ready."""
@@ -370,7 +379,7 @@ class BenchDoctor:
         fix = "give the dongle a USB port of its own, or lower probe.sample_rate_hz"
         if health.fault:
             self._fail("sample rate", health.fault, fix)
-        elif not isnan(rate) and abs(rate / wanted - 1) > _RATE_TOLERANCE:
+        elif not isnan(rate) and not self._keeps_rate(health):
             told = f"{rate:,.0f} a second come, {wanted:,.0f} were asked for"
             self._fail("sample rate", told, f"set probe.sample_rate_hz to one it can; or {fix}")
         elif lost:

@@ -13,6 +13,7 @@ import pytest
 
 from macontrol.bench_plan import SlotTooShortError, check_plan, check_stage
 from macontrol.config import Config, load_config
+from macontrol.config.checks.measuring import interval_s
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.clock import VirtualClock
@@ -208,6 +209,7 @@ class TestDoctor:
         found: list[Finding] = []
         stage: Any = SimpleNamespace(
             description=replace(RAIL, latency_s=latency_s),
+            quickest_description=replace(RAIL, latency_s=latency_s),
             answer_times=AnswerTimes(((0.001, latency_s / 3),)),
         )
         doctor = BenchDoctor(config, VirtualClock(), found.append)
@@ -231,6 +233,19 @@ class TestDoctor:
         assert latency.verdict == "note"
         (typed, *_) = suggestions(latency.fix)
         assert self.findings(lab(*typed), latency_s)[0].verdict == "pass"
+
+    @pytest.mark.parametrize(
+        ("preset", "latency_s"), [("lab-2g4-grbl", 0.0951), ("lab-2g4-grbl", 0.3), ("paper", 0.02)]
+    )
+    def test_a_latency_that_takes_all_of_the_time_to_move(
+        self, preset: str, latency_s: float
+    ) -> None:
+        config = load_config(preset=preset)
+        (typed, *_) = suggestions(self.findings(config, latency_s)[0].fix)
+        slower = load_config(preset=preset, assignments=typed)
+        assert self.findings(slower, latency_s)[0].verdict == "pass"
+        assert slower.physical.rho_max == config.physical.rho_max
+        assert interval_s(slower) >= interval_s(config) * (1 - 1e-9)
 
 
 class TestMeasuring:

@@ -268,6 +268,17 @@ class TestRefusals:
         assert main(["replay", str(tmp_path)]) == 65
         assert capsys.readouterr().err.count("macontrol: ") == 3
 
+    @pytest.mark.parametrize("option", ["--csv", "--json", "--plot"])
+    def test_the_map_itself_is_not_written_over(
+        self, path: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        copy, link = tmp_path / "copy.npz", tmp_path / "link.png"
+        copy.write_bytes(path.read_bytes())
+        link.symlink_to(copy)
+        assert main(["replay", str(copy), option, str(link)]) == 64
+        assert f"{option} {link}: is the map itself" in capsys.readouterr().err
+        assert copy.read_bytes() == path.read_bytes()
+
     @pytest.mark.parametrize("option", ["--csv", "--json"])
     def test_outputs_that_cannot_be_written(
         self, path: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]

@@ -38,6 +38,14 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         check_input(Path("/dev/zero"), 5)
 
 
+def test_what_claims_to_be_empty_and_is_not(tmp_path: Path) -> None:
+    """As /proc/kmsg, which would never end; /proc/version is one that every user may read."""
+    with pytest.raises(DataError, match="a stream of the kernel"):
+        check_input(Path("/proc/version"))
+    (tmp_path / "empty").touch()
+    assert check_input(tmp_path / "empty", 5) == 0
+
+
 def test_what_may_not_be_read(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
