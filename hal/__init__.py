@@ -5,14 +5,11 @@ It imports only `config`; the controller and the simulator import its protocols,
 
 from macontrol.hal.backend import Backend
 from macontrol.hal.clock import Clock
-from macontrol.hal.probe import Measurement, Probe, ProbeError
+from macontrol.hal.probe import Measurement, Probe
 from macontrol.hal.stage import (
     Arrival,
     Stage,
-    StageBrokenError,
     StageDescription,
-    StageError,
-    StageLostError,
 )
 
 __all__ = [
@@ -21,10 +18,6 @@ __all__ = [
     "Clock",
     "Measurement",
     "Probe",
-    "ProbeError",
     "Stage",
-    "StageBrokenError",
     "StageDescription",
-    "StageError",
-    "StageLostError",
 ]

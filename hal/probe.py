@@ -12,18 +12,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from macontrol.config.model.errors import HardwareError
-
 NO_SIGNAL = "no-signal"
 """The reason of a power at the noise floor …"""
 TONE_LOST = "tone-lost"
 """… and of one whose tone stands outside its band."""
 FLOOR_IS_MEASURED = "noise-floor"
 """The reason of a slot in which a person had the noise floor measured: no fault."""
-
-
-class ProbeError(HardwareError):
-    """The probe did not answer, or its samples cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,22 +11,8 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Protocol
 
-from macontrol.config.model.errors import HardwareError
-
 LONGEST_HOMING_S = 1800.0
 """A homing that may take longer than this is a mistake in the settings, unless it is asked for."""
-
-
-class StageError(HardwareError):
-    """The stage did not answer, refused a command, or lost its position."""
-
-
-class StageLostError(StageError):
-    """The connection or the position is lost: the stage must be recovered before it moves."""
-
-
-class StageBrokenError(StageError):
-    """Only a person can help: nothing is gained by trying again."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,26 @@
 """Every error macontrol raises on purpose, each with the exit code it leads to.
 
 The codes follow sysexits.h, so a service manager can tell a wrong configuration (do not restart)
-from hardware that went away (do). The module stands in the lowest room so that all rooms can
-raise from one list. A message says what is wrong, where, and what to do about it.
+from hardware that went away (do). All rooms raise from this list. An error has two fields for a
+person: `detail` says what is wrong and where, `fix` says what to do. Nothing parses a message.
 """
 
 from __future__ import annotations
 
 
 class MacontrolError(Exception):
-    """An error with a message meant for a person and an exit code meant for a program."""
+    """An error with a message for a person and an exit code for a program."""
 
     exit_code = 70
     """EX_SOFTWARE: something inside macontrol went wrong."""
+
+    def __init__(self, detail: str, fix: str = "") -> None:
+        super().__init__(detail, fix)
+        self.detail = detail
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.detail}; {self.fix}" if self.fix else self.detail
 
 
 class UsageError(MacontrolError):
@@ -39,6 +47,42 @@ class HardwareError(MacontrolError):
     exit_code = 69
 
 
+class StageError(HardwareError):
+    """The stage did not answer, refused a command, or lost its position."""
+
+
+class StageLostError(StageError):
+    """The connection or the position is lost: the stage must be recovered before it moves."""
+
+
+class StageBrokenError(StageError):
+    """Only a person can help: another attempt cannot succeed."""
+
+
+class StillMovingError(StageError):
+    """The stage moves when it should stand still."""
+
+
+class LineError(StageError):
+    """A serial port cannot be opened."""
+
+
+class LineBusyError(LineError):
+    """Another program has the serial port."""
+
+
+class LineLostError(StageLostError):
+    """The serial connection is lost."""
+
+
+class ProbeError(HardwareError):
+    """The probe did not answer, or its samples cannot be used."""
+
+
+class CommandRefusedError(MacontrolError):
+    """The guard refused a command: beyond the stroke or the region, or not a number."""
+
+
 class InputOutputError(MacontrolError):
     """Reading or writing a file failed."""
 
@@ -49,6 +93,10 @@ class ConfigError(MacontrolError):
     """A configuration holds an unknown key, a value out of range, or a contradiction."""
 
     exit_code = 78
+
+
+class SlotTooShortError(ConfigError):
+    """The stage cannot cover the stroke within T_a."""
 
 
 def reason_of(error: Exception) -> str:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from macontrol.config.model.errors import CommandRefusedError, StageError, StillMovingError
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.recording.tally import Tally
-from macontrol.controller.runtime.guard import CommandRefusedError, Guard, StillMovingError
+from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.recovery import Recovery
-from macontrol.hal import Clock, StageError
+from macontrol.hal import Clock
 
 
 class Approach:

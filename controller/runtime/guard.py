@@ -10,20 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, floor, isfinite
 
-from macontrol.config.model.errors import MacontrolError
-from macontrol.hal import Arrival, Stage, StageError
+from macontrol.config.model.errors import CommandRefusedError, StageError
+from macontrol.hal import Arrival, Stage
 
 # Positions pass through wavelengths and back; a command may exceed a limit by this much of
 # rounding, and is then taken back to the limit.
 ROUNDING_MM = 1e-6
-
-
-class CommandRefusedError(MacontrolError):
-    """A command was beyond the stroke or the region, or not a number."""
-
-
-class StillMovingError(StageError):
-    """The stage has not arrived when it should have: late, and a fault if it never does."""
 
 
 class Guard:

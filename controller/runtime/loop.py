@@ -19,7 +19,13 @@ from dataclasses import dataclass
 from math import ceil, inf, isnan, nan
 
 from macontrol.config import Config
-from macontrol.config.model.errors import HardwareError
+from macontrol.config.model.errors import (
+    CommandRefusedError,
+    HardwareError,
+    ProbeError,
+    StageError,
+    StillMovingError,
+)
 from macontrol.controller.host.realtime import collect_garbage
 from macontrol.controller.policies.moveucb import MoveUCB
 from macontrol.controller.policies.policy import Decision, Policy
@@ -27,11 +33,11 @@ from macontrol.controller.policies.theory import SurfaceMeter
 from macontrol.controller.recording.records import Event, EventKind, Recorder, SlotRecord
 from macontrol.controller.recording.tally import Tally
 from macontrol.controller.runtime.approach import Approach
-from macontrol.controller.runtime.guard import CommandRefusedError, Guard, StillMovingError
+from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.patience import Outage, Patience
 from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.rewards import Rewards
-from macontrol.hal import Clock, Measurement, Probe, ProbeError, StageError
+from macontrol.hal import Clock, Measurement, Probe
 
 # Young garbage is collected while the probe measures, once per this many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from macontrol.config.model.errors import StageBrokenError, StageError, StageLostError
 from macontrol.controller.recording.records import Event, EventKind, Recorder
 from macontrol.controller.recording.tally import Tally
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.patience import Patience
-from macontrol.hal import Clock, StageBrokenError, StageError, StageLostError
+from macontrol.hal import Clock
 
 # The stage itself knows how long its homing may take; this is only an end to all patience.
 _RECOVERY_S = 3600.0

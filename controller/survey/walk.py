@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.config.model.errors import ProbeError
 from macontrol.controller.recording.records import EventKind, Recorder
 from macontrol.controller.recording.tally import Tally
 from macontrol.controller.runtime.approach import Approach
@@ -16,7 +17,7 @@ from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.controller.survey.samples import Survey
-from macontrol.hal import Backend, Clock, Measurement, Probe, ProbeError
+from macontrol.hal import Backend, Clock, Measurement, Probe
 from macontrol.hal.probe import NO_SIGNAL, TONE_LOST
 
 _ATTEMPTS = 3

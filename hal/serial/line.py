@@ -22,8 +22,8 @@ from typing import Literal, NoReturn, Protocol, TypeAlias
 
 import serial
 
+from macontrol.config.model.errors import LineBusyError, LineError, LineLostError
 from macontrol.hal.clock import Clock
-from macontrol.hal.stage import StageError, StageLostError
 
 LONGEST_LINE = 1024
 """Bytes without a line end beyond this are garbage, and are dropped."""
@@ -40,18 +40,6 @@ _LONGEST_PAUSE_S = 2.0
 TrafficLog: TypeAlias = Callable[[str, bytes], None]
 """Called with ">" or "<" and the bytes that went out or came in."""
 ControlLine: TypeAlias = Literal["assert", "clear", "pulse"]
-
-
-class LineError(StageError):
-    """The port cannot be opened."""
-
-
-class LineBusyError(LineError):
-    """Another program has the port open."""
-
-
-class LineLostError(StageLostError):
-    """The connection broke: unplugged, powered off, or stuck. The port is closed."""
 
 
 class Line(Protocol):

@@ -14,23 +14,17 @@ from dataclasses import replace
 from math import inf, isfinite, nan
 from typing import NoReturn, TypeVar
 
-from macontrol.config.stage_settings import StageSettings
-from macontrol.hal.clock import Clock
-from macontrol.hal.serial.latency import AnswerTimes, Parts
-from macontrol.hal.serial.line import (
-    Line,
+from macontrol.config.model.errors import (
     LineLostError,
-    SerialLine,
-    TrafficLog,
-    open_with_back_off,
-)
-from macontrol.hal.stage import (
-    Arrival,
     StageBrokenError,
-    StageDescription,
     StageError,
     StageLostError,
 )
+from macontrol.config.stage_settings import StageSettings
+from macontrol.hal.clock import Clock
+from macontrol.hal.serial.latency import AnswerTimes, Parts
+from macontrol.hal.serial.line import Line, SerialLine, TrafficLog, open_with_back_off
+from macontrol.hal.stage import Arrival, StageDescription
 
 _ROUNDING_MM = 1e-6
 """Commands may exceed the rail by this much of rounding; they are then taken back to its end."""

@@ -12,17 +12,8 @@ from math import isnan, nan
 
 import numpy as np
 
-from macontrol.hal import (
-    Arrival,
-    Backend,
-    Clock,
-    Measurement,
-    Probe,
-    ProbeError,
-    Stage,
-    StageDescription,
-    StageError,
-)
+from macontrol.config.model.errors import ProbeError, StageError
+from macontrol.hal import Arrival, Backend, Clock, Measurement, Probe, Stage, StageDescription
 
 DEFAULT_FAULT_RATE = 0.001
 """Faults a call of a stage or a probe."""

@@ -10,9 +10,9 @@ from math import ceil, floor
 from macontrol.config import Config
 from macontrol.config.checks.contradictions import contradictions, fitting_spacing
 from macontrol.config.checks.measuring import shortcoming
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, SlotTooShortError, StageError
 from macontrol.config.model.rounding import at_least, at_most, close_to
-from macontrol.hal import StageDescription, StageError
+from macontrol.hal import StageDescription
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.slot_plan import SlotPlan, plan_slot
 
@@ -49,10 +49,6 @@ def latency_fix(config: Config, latency_s: float) -> str:
         longer_s = float(latency) - physical.command_latency_s
         fix += f" and {_with_slot(config, at_least(physical.actuation_time_s + longer_s, 4))}"
     return fix
-
-
-class SlotTooShortError(ConfigError):
-    """The stage cannot cover the stroke within T_a."""
 
 
 def _fits(config: Config, stage: StageDescription) -> bool:

@@ -11,7 +11,7 @@ from math import isnan
 from typing import Any
 
 from macontrol.config import Config
-from macontrol.config.model.errors import MacontrolError, UsageError
+from macontrol.config.model.errors import MacontrolError, ProbeError, StageError, UsageError
 from macontrol.config.schema import Physical
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
@@ -30,7 +30,7 @@ from macontrol.controller.survey.samples import Survey
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
-from macontrol.hal import Backend, Clock, ProbeError, StageError
+from macontrol.hal import Backend, Clock
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.recorders import EventCounter, Fanout, LockFollower, PositionKeeper

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from queue import SimpleQueue
 from types import FrameType
 
-from macontrol.hal import ProbeError
+from macontrol.config.model.errors import ProbeError
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 
 

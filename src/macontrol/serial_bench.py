@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from macontrol.bench_plan import check_stage
 from macontrol.config import Config
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, ProbeError, StageError
 from macontrol.controller.host.devices import port_identity
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.survey.walk import measure_once
-from macontrol.hal import Clock, ProbeError, StageError
+from macontrol.hal import Clock
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor, given_floor, implausible_rise

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macontrol.controller.runtime.guard import CommandRefusedError, Guard
-from macontrol.hal import Arrival, StageDescription, StageError
-from support.watched import WatchedStage
+from macontrol.config.model.errors import CommandRefusedError, StageError
+from macontrol.controller.runtime.guard import Guard
+from macontrol.hal import Arrival, StageDescription
+from support.watched_stage import WatchedStage
 
 # Commands to try in the long test; millions take a few seconds each.
 COMMANDS = int(os.environ.get("MACONTROL_GUARD_COMMANDS", "200000"))

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macontrol.hal import ProbeError
+from macontrol.config.model.errors import ProbeError
 from macontrol.hal.probes.rtl_tcp.stream import Header, RtlTcpStream, parse_header, tuning_commands
 from macontrol.hal.probes.sdr.power import clipped_share, rate_reward, tone, wideband
 from macontrol.hal.probes.sdr.ring import IQRing
-from support.sdr import probe_settings
+from support.probe_settings import probe_settings
 
 HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
 RATE = 1000.0

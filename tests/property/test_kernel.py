@@ -13,7 +13,7 @@ from macontrol.config.model.grid import Grid
 from macontrol.config.schema import Kernel
 from macontrol.controller.policies.features import KernelFeatures
 from macontrol.controller.policies.kernel import fringe_periods, kernel_from_config
-from support.reference import covariance
+from support.paper_reference import covariance
 
 PAPER = load_config()
 

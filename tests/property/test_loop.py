@@ -14,15 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config
+from macontrol.config.model.errors import ProbeError, StageError, StageLostError
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.approach import Approach
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
-from macontrol.hal import Arrival, Measurement, ProbeError, StageError, StageLostError
+from macontrol.hal import Arrival, Measurement
 from macontrol.sim.world.actuator import describe
-from support.scripted import Kept, ScriptedClock, ScriptedPolicy, ScriptedProbe, ScriptedStage
-from support.watched import WatchedStage
+from support.scripted_bench import Kept, ScriptedClock, ScriptedPolicy, ScriptedProbe, ScriptedStage
+from support.watched_stage import WatchedStage
 
 # Loops to try, 150 slots each.
 EXAMPLES = int(os.environ.get("MACONTROL_LOOP_EXAMPLES", "60"))

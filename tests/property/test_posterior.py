@@ -11,7 +11,7 @@ from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.posterior import WindowedPosterior
 from macontrol.controller.policies.registry import make_posterior
-from support.reference import covariance, posterior
+from support.paper_reference import covariance, posterior
 
 PAPER = load_config()
 LENGTH = 6.0

@@ -29,7 +29,7 @@ from macontrol.controller.recording.runfile import (
     set_aside,
 )
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
-from support.run_files import CONFIG, LAST_START, WALL, write_run
+from support.sample_run import CONFIG, LAST_START, WALL, write_run
 
 FILES = int(os.environ.get("MACONTROL_FUZZ_FILES", "240"))
 # Each test tries its share, so that they can run side by side.

@@ -15,10 +15,10 @@ from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stages.grbl.driver import GrblStage
 from macontrol.hal.stages.zaber.driver import ZaberStage
-from support.fuzzed import ZABER_REPLIES, FuzzedGrbl, FuzzedLine, FuzzedZaber, Noise
-from support.grbl_bench import BANNER, BUILD, LOCKED, status
-from support.stage_desk import stage_settings
-from support.zaber_bench import summed, zaber_settings
+from support.garbled_boards import ZABER_REPLIES, FuzzedGrbl, FuzzedLine, FuzzedZaber, Noise
+from support.scripted_grbl import BANNER, BUILD, LOCKED, status
+from support.scripted_stage import stage_settings
+from support.scripted_zaber import summed, zaber_settings
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.theory import information_gain
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import RewardMap
-from support.reference import covariance, log_det_gain, posterior
+from support.paper_reference import covariance, log_det_gain, posterior
 
 PAPER = load_config()
 STEPS = 60

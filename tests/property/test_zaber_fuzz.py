@@ -12,8 +12,8 @@ from macontrol.config.model.errors import MacontrolError
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.hal.stages.zaber.driver import ZaberStage
 from macontrol.hal.stages.zaber.protocol import Message, Reply, parse
-from support.fuzzed import ZABER_REPLIES, FuzzedZaber
-from support.zaber_bench import summed, zaber_settings
+from support.garbled_boards import ZABER_REPLIES, FuzzedZaber
+from support.scripted_zaber import summed, zaber_settings
 
 
 @given(st.binary(max_size=200))

@@ -12,12 +12,13 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from macontrol.config.model.errors import ProbeError
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal import Measurement, ProbeError
+from macontrol.hal import Measurement
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.soapy.stream import SoapyStream
-from support.sdr import probe_settings, wait_until
+from support.probe_settings import probe_settings, wait_until
 
 SLOT_S = 0.2
 

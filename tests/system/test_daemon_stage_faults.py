@@ -30,9 +30,9 @@ from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import VirtualZaber
 from macontrol.sim.bench.virtual import VirtualBench
 from macontrol.sim.world.channel import Channel
-from support.stage_rigs import occupy
+from support.emulated_stages import occupy
+from support.scripted_zaber import summed
 from support.waiting import wait_until
-from support.zaber_bench import summed
 
 pytestmark = pytest.mark.timeout(300)
 

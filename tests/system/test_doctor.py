@@ -27,7 +27,7 @@ from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import VirtualZaber
 from macontrol.sim.bench.radio import VirtualRadio
 from macontrol.sim.bench.virtual import VirtualBench
-from support.sdr import wait_until
+from support.probe_settings import wait_until
 
 pytestmark = pytest.mark.any_user
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from macontrol.hal import StageError, StageLostError
+from macontrol.config.model.errors import StageError, StageLostError
 from macontrol.hal.stages.grbl.driver import GrblStage
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from support.stage_desk import stage_settings
-from support.stage_rigs import CLOCK, GrblRig, grbl_rig, soon, standing_mm
+from support.emulated_stages import CLOCK, GrblRig, grbl_rig, soon, standing_mm
+from support.scripted_stage import stage_settings
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.any_user

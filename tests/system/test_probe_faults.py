@@ -25,14 +25,14 @@ import pytest
 
 from macontrol import serial_bench
 from macontrol.config import Config, load_config
+from macontrol.config.model.errors import ProbeError
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.recording.runfile.reader import Run, read_run
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal import ProbeError
 from macontrol.serial_bench import SerialBench
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.radio import VirtualRadio
-from support.sdr import wait_until
+from support.probe_settings import wait_until
 
 pytestmark = [pytest.mark.any_user, pytest.mark.timeout(300)]
 

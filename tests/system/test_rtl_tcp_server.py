@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from macontrol.config.model.errors import ProbeError
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal import Measurement, ProbeError
+from macontrol.hal import Measurement
 from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
 from macontrol.hal.probes.sdr.power import to_complex
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
-from support.sdr import probe_settings, wait_until
+from support.probe_settings import probe_settings, wait_until
 
 pytestmark = [
     pytest.mark.any_user,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.sound import NOISE, Player, lend_soapy, needs_sound, sound_server
+from support.audio_radio import NOISE, Player, lend_soapy, needs_sound, sound_server
 
 pytestmark = [pytest.mark.any_user, *needs_sound]
 

@@ -23,7 +23,7 @@ import pytest
 from macontrol.controller.recording.runfile.reader import read_run
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from support.sound import NOISE, RATE, Player, lend_soapy, needs_sound, sound_server
+from support.audio_radio import NOISE, RATE, Player, lend_soapy, needs_sound, sound_server
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.any_user, pytest.mark.timeout(300), *needs_sound]

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from macontrol.config.model.errors import LineError, StageError, StageLostError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal import Arrival, StageError, StageLostError
-from macontrol.hal.serial.line import LineError
+from macontrol.hal import Arrival
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.slot_plan import plan_slot
 from macontrol.hal.stages.grbl.driver import GrblStage
@@ -29,8 +29,8 @@ from macontrol.hal.stages.zaber.driver import ZaberStage
 from macontrol.sim.bench.boards.device import VirtualDevice
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import MICROSTEP_MM, VirtualZaber
-from support.stage_desk import stage_settings
-from support.zaber_bench import zaber_settings
+from support.scripted_stage import stage_settings
+from support.scripted_zaber import zaber_settings
 
 pytestmark = pytest.mark.any_user
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from macontrol.config.model.errors import StageError, StageLostError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.guard import Guard
-from macontrol.hal import StageError, StageLostError
 from macontrol.hal.serial.line import SerialLine
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stages.grbl.driver import GrblStage
 from macontrol.hal.stages.zaber.driver import ZaberStage
-from support.stage_desk import fill, stage_settings
-from support.stage_rigs import CLOCK, AnyRig, grbl_rig, occupy, soon, standing_mm, zaber_rig
-from support.zaber_bench import zaber_settings
+from support.emulated_stages import CLOCK, AnyRig, grbl_rig, occupy, soon, standing_mm, zaber_rig
+from support.scripted_stage import fill, stage_settings
+from support.scripted_zaber import zaber_settings
 
 pytestmark = pytest.mark.any_user
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from macontrol.config.model.errors import MacontrolError
-from macontrol.hal import StageError, StageLostError
+from macontrol.config.model.errors import MacontrolError, StageError, StageLostError
 from macontrol.hal.stages.zaber.driver import ZaberStage
 from macontrol.sim.bench.boards.zaber import VirtualZaber
-from support.stage_rigs import CLOCK, ZaberRig, soon, standing_mm, zaber_rig
-from support.zaber_bench import zaber_settings
+from support.emulated_stages import CLOCK, ZaberRig, soon, standing_mm, zaber_rig
+from support.scripted_zaber import zaber_settings
 
 pytestmark = pytest.mark.any_user
 

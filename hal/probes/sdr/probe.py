@@ -26,9 +26,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.model.errors import ProbeError
 from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
 from macontrol.hal.clock import Clock
-from macontrol.hal.probe import FLOOR_IS_MEASURED, Measurement, ProbeError
+from macontrol.hal.probe import FLOOR_IS_MEASURED, Measurement
 from macontrol.hal.probes.sdr.noise_floor import (
     NoiseFloor,
     given_floor,

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, ProbeError
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.hal.clock import Clock
-from macontrol.hal.probe import ProbeError
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
 

@@ -18,13 +18,13 @@ from dataclasses import replace
 from math import ceil, floor, inf, nan
 from typing import TypeVar
 
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, StageError
 from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.latency import Parts, measure_until_stable
 from macontrol.hal.serial.line import Line, TrafficLog
 from macontrol.hal.serial.stage import RestartedError, SerialStage
-from macontrol.hal.stage import Arrival, StageDescription, StageError
+from macontrol.hal.stage import Arrival, StageDescription
 from macontrol.hal.stages.grbl.board import Axis, BoardIdentity, read_axis
 from macontrol.hal.stages.grbl.protocol import (
     CRITICAL_ALARMS,

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, StageError, StageLostError
 from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.latency import Parts, measure_until_stable
 from macontrol.hal.serial.line import Line, TrafficLog
 from macontrol.hal.serial.stage import SerialStage
-from macontrol.hal.stage import Arrival, StageDescription, StageError, StageLostError
+from macontrol.hal.stage import Arrival, StageDescription
 from macontrol.hal.stages.zaber.device import DeviceAxis, DeviceIdentity, read_axis, read_microstep
 from macontrol.hal.stages.zaber.protocol import (
     HIDING_FLAGS,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence, Sized
 from rich.console import Console
 from rich.text import Text
 
+from macontrol.config.model.errors import ProbeError
 from macontrol.controller.host.devices import (
     Access,
     Process,
@@ -22,7 +23,6 @@ from macontrol.controller.host.devices import (
     find_serial_ports,
     find_usb_radios,
 )
-from macontrol.hal.probe import ProbeError
 from macontrol.hal.probes.soapy.stream import find_radios, installed_modules, load_soapy
 
 

@@ -30,13 +30,14 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import check_output
 from macontrol.config.files.free_space import FreeSpace
+from macontrol.config.model.errors import ProbeError, StageError
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import VirtualClock, WallClock
 from macontrol.controller.survey.file import keep_survey, save_survey
 from macontrol.controller.survey.samples import Survey
 from macontrol.controller.survey.walk import walk_rail
 from macontrol.display.survey_progress import survey_progress
-from macontrol.hal import Backend, Clock, ProbeError, StageError
+from macontrol.hal import Backend, Clock
 from macontrol.hal.serial.traffic_log import TrafficFile
 from macontrol.recorders import FaultReporter
 from macontrol.serial_bench import SerialBench, may_home, require_consent

@@ -18,7 +18,13 @@ from typing import Literal, Protocol, TypeAlias
 from macontrol.bench_plan import check_stage, latency_fix
 from macontrol.config import Config
 from macontrol.config.checks.measuring import lead_fix
-from macontrol.config.model.errors import ConfigError, HardwareError
+from macontrol.config.model.errors import (
+    ConfigError,
+    HardwareError,
+    LineBusyError,
+    ProbeError,
+    StageError,
+)
 from macontrol.config.model.rounding import at_most
 from macontrol.config.probe_settings import split_address
 from macontrol.config.stage_settings import StageSettings
@@ -30,10 +36,10 @@ from macontrol.controller.host.devices import (
     stable_names,
 )
 from macontrol.controller.host.instance import InstanceLock
-from macontrol.hal import Clock, Measurement, ProbeError, StageError
+from macontrol.hal import Clock, Measurement
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.probes.sdr.probe import ProbeHealth, SdrProbe
-from macontrol.hal.serial.line import LineBusyError, TrafficLog
+from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stages.grbl.diagnostics import GrblCheckup
 from macontrol.hal.stages.zaber.diagnostics import ZaberCheckup

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import hostile_files
-from support.attacks import Outcome, assert_refused, attack
+from support.hostile_commands import Outcome, assert_refused, attack
 
 FAST_RUN = ("--backend", "sim", "--fast", "--slots", "1")
 # Each command that reads a config, as it would run if the config were good.

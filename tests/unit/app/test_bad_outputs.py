@@ -16,7 +16,7 @@ from macontrol.cli import COMMANDS
 from macontrol.command_parser import Parser
 from macontrol.commands.shared_arguments import plot_file
 from support import hostile_files
-from support.attacks import Outcome, assert_refused, attack
+from support.hostile_commands import Outcome, assert_refused, attack
 
 MADE = {
     "map": ("simulate-map", "--seed", "1", "--slots", "5", "--out", "map.npz"),

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from macontrol.bench_plan import SlotTooShortError, check_plan, check_stage
+from macontrol.bench_plan import check_plan, check_stage
 from macontrol.config import Config, load_config
 from macontrol.config.checks.measuring import interval_s
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, SlotTooShortError, StageError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.doctor.bench import BenchDoctor, Finding
-from macontrol.hal import StageDescription, StageError
+from macontrol.hal import StageDescription
 from macontrol.hal.serial.latency import AnswerTimes, measure_until_stable
 from macontrol.hal.stages.grbl.board import BoardIdentity
 from macontrol.hal.stages.grbl.board import read_axis as read_grbl
@@ -26,7 +26,7 @@ from macontrol.hal.stages.zaber.device import DeviceIdentity
 from macontrol.hal.stages.zaber.device import read_axis as read_zaber
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.virtual import GUIDE_SETTINGS, VirtualBench
-from support.suggested import suggestions
+from support.suggestions import suggestions
 
 GUIDE = Path(__file__).parents[3] / "docs" / "bench-guide.md"
 RAIL = StageDescription(

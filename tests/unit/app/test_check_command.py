@@ -7,8 +7,8 @@ import pytest
 from macontrol.cli import main
 from macontrol.commands import check
 from macontrol.hal.stages.grbl.diagnostics import GrblCheckup
-from support.grbl_bench import BANNER, BUILD, LOCKED, SETTINGS, status
-from support.stage_desk import stage_settings
+from support.scripted_grbl import BANNER, BUILD, LOCKED, SETTINGS, status
+from support.scripted_stage import stage_settings
 
 
 def heard(*lines: bytes, sent: bytes = b"") -> GrblCheckup:

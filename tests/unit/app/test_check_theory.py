@@ -12,7 +12,7 @@ from macontrol.commands.check_theory import theory_constants
 from macontrol.config import Config
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.world.rewardmap import simulate_map
-from support.reference import covariance, grid_points, log_det_gain, posterior, survey_scale
+from support.paper_reference import covariance, grid_points, log_det_gain, posterior, survey_scale
 
 
 @pytest.fixture(scope="module")

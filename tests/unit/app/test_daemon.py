@@ -20,7 +20,13 @@ from macontrol import daemon as daemon_module
 from macontrol import starting_point, stop_signals
 from macontrol.cli import main
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import HardwareError, MacontrolError, UsageError
+from macontrol.config.model.errors import (
+    HardwareError,
+    MacontrolError,
+    StageBrokenError,
+    StageError,
+    UsageError,
+)
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S, RealtimeReport
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.policies.registry import make_policy
@@ -37,7 +43,7 @@ from macontrol.controller.runtime.loop import Phases, SlotLoop
 from macontrol.controller.survey.file import keep_survey
 from macontrol.controller.survey.samples import Survey
 from macontrol.daemon import Daemon
-from macontrol.hal import Arrival, StageBrokenError, StageError
+from macontrol.hal import Arrival
 from macontrol.run_options import RunOptions
 from macontrol.sim.bench.simulated import SimulatedBench, SimulatedStage
 from macontrol.sim.research.episode import play

@@ -8,10 +8,10 @@ from math import nan
 
 import pytest
 
+from macontrol.config.model.errors import ProbeError
 from macontrol.floor_request import FloorRequest
-from macontrol.hal import ProbeError
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
-from support.sdr import wait_until
+from support.probe_settings import wait_until
 
 
 def test_every_signal_is_one_measurement_and_never_in_the_slot_thread() -> None:

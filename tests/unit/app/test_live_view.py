@@ -25,7 +25,7 @@ from macontrol.display.characters import ASCII, UNICODE, Glyphs
 from macontrol.display.live_view import LiveView
 from macontrol.display.picture import draw
 from macontrol.display.run_state import snr_db
-from support.shown_run import a_run, played
+from support.display_run import a_run, played
 
 WIDTHS = (60, 80, 120)
 

@@ -16,8 +16,8 @@ from macontrol.config import Config, load_config
 from macontrol.sim.research.episode import play
 from macontrol.sim.research.oracle import oracle_value
 from macontrol.sim.world.rewardmap import RewardMap, load_map, map_config, simulate_map
-from support.drawn import assert_legends_cover_no_data
-from support.reference import grid_points, move_ucb
+from support.figure_checks import assert_legends_cover_no_data
+from support.paper_reference import grid_points, move_ucb
 
 SETTINGS = ["algorithm.grid_spacing=0.03", "algorithm.window=60", "survey.samples=40"]
 OPTIONS = [word for setting in SETTINGS for word in ("--set", setting)]

@@ -11,9 +11,9 @@ from typing import ClassVar
 import pytest
 
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import ConfigError, HardwareError
+from macontrol.config.model.errors import ConfigError, HardwareError, ProbeError, StageError
 from macontrol.controller.runtime.clock import VirtualClock
-from macontrol.hal import Measurement, ProbeError, StageDescription, StageError
+from macontrol.hal import Measurement, StageDescription
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.serial.latency import AnswerTimes

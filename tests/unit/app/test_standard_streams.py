@@ -10,7 +10,7 @@ import pytest
 
 from macontrol.cli import main
 from macontrol.standard_streams import is_full
-from support.attacks import Outcome, attack
+from support.hostile_commands import Outcome, attack
 
 COMMANDS = {
     "help": ["help"],

@@ -10,14 +10,14 @@ import pytest
 
 from macontrol.cli import main
 from macontrol.config import Config, load_config
+from macontrol.config.model.errors import StageLostError
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.controller.survey.file import fresh_survey, keep_survey
 from macontrol.controller.survey.samples import Survey
-from macontrol.hal import StageLostError
 from macontrol.sim.bench.simulated import SimulatedStage
 from macontrol.sim.bench.virtual import VirtualBench
 from macontrol.sim.world.channel import Channel
-from support.drawn import assert_legends_cover_no_data
+from support.figure_checks import assert_legends_cover_no_data
 
 LAB = ["--preset", "lab-2g4-grbl", "--set", "survey.samples=13"]
 SIM = ["survey", "--backend", "sim", *LAB]

@@ -9,7 +9,7 @@ import pytest
 from macontrol.cli import main
 from macontrol.config import Config, load_config
 from macontrol.config.checks.measuring import interval_s, lead_fix, measured_s, shortcoming
-from support.suggested import suggestions
+from support.suggestions import suggestions
 
 LAB = load_config(preset="lab-2g4-grbl")
 

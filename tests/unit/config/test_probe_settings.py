@@ -12,7 +12,7 @@ from macontrol.commands.shared_arguments import bench_config_from
 from macontrol.config import load_config
 from macontrol.config.model.errors import ConfigError, UsageError
 from macontrol.config.probe_settings import parse_probe_option, split_address
-from support.sdr import probe_settings
+from support.probe_settings import probe_settings
 
 
 def test_the_defaults_measure_a_slot_of_a_lab_bench() -> None:

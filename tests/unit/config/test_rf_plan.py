@@ -13,8 +13,8 @@ from macontrol.config.model.errors import ConfigError
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.sim.bench.virtual import VirtualBench
-from support.sdr import probe_settings
-from support.suggested import suggestions
+from support.probe_settings import probe_settings
+from support.suggestions import suggestions
 
 LABS = ["lab-2g4-grbl", "lab-5g8-zaber"]
 

@@ -14,7 +14,7 @@ from macontrol.display import live_view
 from macontrol.display.live_view import LiveView
 from macontrol.helper_process import python_module
 from macontrol.sim.research.executor import process_pool
-from support.shown_run import a_run
+from support.display_run import a_run
 
 ROOT = Path(__file__).parents[3]
 # Modules that the standard library, our dependencies and a starting worker process import.

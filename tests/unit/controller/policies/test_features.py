@@ -11,7 +11,7 @@ from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.grid import Grid
 from macontrol.controller.policies.features import KernelFeatures, kernel_features
 from macontrol.controller.policies.kernel import kernel_from_config
-from support.reference import covariance
+from support.paper_reference import covariance
 
 EXACT = 1e-12
 

@@ -7,7 +7,7 @@ import pytest
 
 from macontrol.config import Config
 from macontrol.controller.policies.kernel import fringe_damping, fringe_periods, kernel_from_config
-from support.reference import covariance
+from support.paper_reference import covariance
 
 NAMES = ("physics", "se", "const-se", "nonoscillatory")
 

@@ -15,7 +15,7 @@ from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import RewardMap, simulate_map
-from support.reference import gp_ucb, move_ucb, survey_scale
+from support.paper_reference import gp_ucb, move_ucb, survey_scale
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from macontrol.controller.policies.registry import make_policy, make_posterior
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import simulate_map
-from support.reference import covariance, posterior, survey_scale
+from support.paper_reference import covariance, posterior, survey_scale
 
 
 @pytest.fixture(scope="module")

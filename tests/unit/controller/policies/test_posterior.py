@@ -24,7 +24,7 @@ from macontrol.controller.policies.features import kernel_features
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.posterior import WindowedPosterior
 from macontrol.controller.policies.registry import make_posterior
-from support.reference import covariance, posterior
+from support.paper_reference import covariance, posterior
 
 Array = NDArray[np.float64]
 Posterior = WindowedPosterior | DirectPosterior

@@ -29,7 +29,7 @@ from macontrol.controller.policies.theory import (
 )
 from macontrol.sim.research.episode import Episode, play
 from macontrol.sim.world.rewardmap import simulate_map
-from support.reference import covariance, log_det_gain, posterior
+from support.paper_reference import covariance, log_det_gain, posterior
 
 Array = NDArray[np.float64]
 NAMES = {"reach", "region", "travel", "transit", "switches", "persistence"}

@@ -22,7 +22,7 @@ from macontrol.controller.recording.runfile import (
     header,
     set_aside,
 )
-from support.run_files import CLOCK, CONFIG, LAST_START, SURVEY, WALL, write_run
+from support.sample_run import CLOCK, CONFIG, LAST_START, SURVEY, WALL, write_run
 
 
 def resumed(path: Path, *, age_s: float = 0.03) -> Resume:

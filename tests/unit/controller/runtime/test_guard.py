@@ -7,8 +7,9 @@ from math import inf, isnan, nan
 
 import pytest
 
-from macontrol.controller.runtime.guard import CommandRefusedError, Guard
-from macontrol.hal import Arrival, StageDescription, StageError
+from macontrol.config.model.errors import CommandRefusedError, StageError
+from macontrol.controller.runtime.guard import Guard
+from macontrol.hal import Arrival, StageDescription
 
 
 class Stage:

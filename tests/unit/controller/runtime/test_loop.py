@@ -12,7 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import HardwareError
+from macontrol.config.model.errors import (
+    HardwareError,
+    ProbeError,
+    StageBrokenError,
+    StageError,
+    StageLostError,
+)
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.records import EventKind, LateReward
@@ -20,19 +26,11 @@ from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.survey.samples import Survey
-from macontrol.hal import (
-    Arrival,
-    Measurement,
-    Probe,
-    ProbeError,
-    StageBrokenError,
-    StageError,
-    StageLostError,
-)
+from macontrol.hal import Arrival, Measurement, Probe
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import simulate_map
-from support.scripted import (
+from support.scripted_bench import (
     CollectScript,
     Kept,
     ScriptedBench,

@@ -17,7 +17,7 @@ from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.hal import Measurement
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import simulate_map
-from support.scripted import Kept, ScriptedBench, ScriptedClock, ScriptedProbe
+from support.scripted_bench import Kept, ScriptedBench, ScriptedClock, ScriptedProbe
 
 SLOTS = 8  # the preset's probe.no_signal_slots
 STRONG, WEAK = 50.0, 2.0

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import HardwareError
+from macontrol.config.model.errors import HardwareError, ProbeError
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.survey.file import NoSurvey, fresh_survey, save_survey
 from macontrol.controller.survey.samples import Survey
 from macontrol.controller.survey.walk import SurveyWalk, walk_rail
-from macontrol.hal import Measurement, ProbeError
+from macontrol.hal import Measurement
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.sim.world.channel import Channel
 

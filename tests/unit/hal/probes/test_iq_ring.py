@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from macontrol.hal.probes.sdr.ring import IQRing, Window
-from support.sdr import wait_until
+from support.probe_settings import wait_until
 
 RATE = 10_000.0
 BLOCK = 640  # 64 ms

@@ -17,7 +17,7 @@ from macontrol.hal.probes.sdr.noise_floor import (
     measurement_of,
 )
 from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
-from support.suggested import suggestions
+from support.suggestions import suggestions
 
 RATE, COUNT = 2.048e6, 71_680  # 35 ms
 DRIFT_DB = 0.1

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, ProbeError
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal import Measurement, ProbeError
+from macontrol.hal import Measurement
 from macontrol.hal.probes.rtl_tcp.stream import Header, RtlTcpStream, parse_header, tuning_commands
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.sim.bench.radio import Tuning, VirtualRadio
-from support.sdr import probe_settings, wait_until
-from support.suggested import suggestions
+from support.probe_settings import probe_settings, wait_until
+from support.suggestions import suggestions
 
 HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
 RATE = 1.024e6

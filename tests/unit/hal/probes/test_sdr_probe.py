@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from macontrol.hal import Measurement, Probe, ProbeError
+from macontrol.config.model.errors import ProbeError
+from macontrol.hal import Measurement, Probe
 from macontrol.hal.probes.sdr import probe as sdr_probe
 from macontrol.hal.probes.sdr.power import PowerReading, wideband
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing, Samples, Window
-from support.sdr import probe_settings, wait_until
+from support.probe_settings import probe_settings, wait_until
 
 RATE = 100_000.0
 BLOCK = 1_000  # 10 ms

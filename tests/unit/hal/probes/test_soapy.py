@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, ProbeError
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal import ProbeError
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.soapy.stream import (
     SoapyStream,
@@ -21,8 +20,8 @@ from macontrol.hal.probes.soapy.stream import (
     parse_arguments,
     who_holds_the_dongle,
 )
-from support.sdr import probe_settings
-from support.suggested import suggestions
+from support.probe_settings import probe_settings
+from support.suggestions import suggestions
 
 
 @dataclass

@@ -19,18 +19,10 @@ from pathlib import Path
 import pytest
 import serial
 
+from macontrol.config.model.errors import LineBusyError, LineError, LineLostError, StageLostError
 from macontrol.controller.runtime.clock import VirtualClock, WallClock
-from macontrol.hal import StageLostError
-from macontrol.hal.serial.line import (
-    LONGEST_LINE,
-    LineBuffer,
-    LineBusyError,
-    LineError,
-    LineLostError,
-    SerialLine,
-    open_with_back_off,
-)
-from support.stage_desk import fill
+from macontrol.hal.serial.line import LONGEST_LINE, LineBuffer, SerialLine, open_with_back_off
+from support.scripted_stage import fill
 
 CLOCK = WallClock()
 

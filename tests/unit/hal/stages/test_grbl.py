@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from macontrol.config.model.errors import ConfigError
-from macontrol.hal import StageBrokenError, StageError, StageLostError
-from support.grbl_bench import (
+from macontrol.config.model.errors import ConfigError, StageBrokenError, StageError, StageLostError
+from support.scripted_grbl import (
     BANNER,
     BUILD,
     COMMENT,
@@ -23,7 +22,7 @@ from support.grbl_bench import (
     homed_desk,
     status,
 )
-from support.stage_desk import UNPLUGGED, Answer, Exchange
+from support.scripted_stage import UNPLUGGED, Answer, Exchange
 
 LATER = greeting()[1:]
 """What is said after a banner."""

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from macontrol.config.model.errors import ConfigError
-from macontrol.controller.runtime.guard import CommandRefusedError, Guard
-from macontrol.hal import StageError, StageLostError
-from support.stage_desk import UNPLUGGED
-from support.zaber_bench import Desk, homed_desk, summed
+from macontrol.config.model.errors import (
+    CommandRefusedError,
+    ConfigError,
+    StageError,
+    StageLostError,
+)
+from macontrol.controller.runtime.guard import Guard
+from support.scripted_stage import UNPLUGGED
+from support.scripted_zaber import Desk, homed_desk, summed
 
 
 def stalled_desk(**changes: Any) -> Desk:

@@ -20,7 +20,7 @@ from macontrol.hal.stages.zaber.protocol import (
     voids_position,
     whole_number,
 )
-from support.zaber_bench import summed, zaber_settings
+from support.scripted_zaber import summed, zaber_settings
 
 DEVICE = DeviceIdentity(
     firmware="7.38",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from macontrol.config import Config
+from macontrol.config.model.errors import ProbeError, StageError
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.records import Event, LateReward, Recorder, SlotRecord
 from macontrol.controller.recording.tally import Tally
@@ -20,10 +21,10 @@ from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.survey.samples import Survey
-from macontrol.hal import Measurement, ProbeError, StageError
+from macontrol.hal import Measurement
 from macontrol.sim.bench.faults import FaultPlan, FaultyBackend, FaultyProbe, FaultyStage
 from macontrol.sim.bench.simulated import SimulatedBench
-from support.watched import WatchedStage
+from support.watched_stage import WatchedStage
 
 # A soak of a million slots takes a few minutes: MACONTROL_SOAK_SLOTS=1000000.
 SOAK_SLOTS = int(os.environ.get("MACONTROL_SOAK_SLOTS", "30000"))

@@ -26,7 +26,7 @@ from macontrol.sim.research.figures import FIGURES
 from macontrol.sim.research.figures.outcome import Outcome, Row
 from macontrol.sim.research.statistics import Estimate
 from macontrol.sim.world.rewardmap import simulate_map, variation_budget
-from support.drawn import assert_legends_cover_no_data
+from support.figure_checks import assert_legends_cover_no_data
 
 SMALL = ["--realizations", "2", "--slots", "150", "--jobs", "2"]
 

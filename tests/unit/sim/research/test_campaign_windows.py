@@ -15,7 +15,7 @@ from macontrol.sim.research.jobs import plan_jobs, run_job
 from macontrol.sim.research.tasks import KernelErrors
 from macontrol.sim.research.windows import window_mean
 from macontrol.sim.world.rewardmap import simulate_map
-from support.reference import covariance, posterior
+from support.paper_reference import covariance, posterior
 
 
 @pytest.mark.parametrize("name", ["physics", "se", "const-se", "nonoscillatory"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf, nan
 
 from macontrol.config import Config
+from macontrol.config.model.errors import StageError
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.recording.records import (
     Event,
@@ -19,7 +20,7 @@ from macontrol.controller.recording.tally import Tally
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
-from macontrol.hal import Arrival, Measurement, StageDescription, StageError
+from macontrol.hal import Arrival, Measurement, StageDescription
 from macontrol.sim.world.actuator import describe
 
 MoveScript = Callable[["ScriptedStage", float, float], Arrival | None]

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.sdr import wait_until
+from support.probe_settings import wait_until
 
 SYSTEM_PACKAGES = Path("/usr/lib/python3/dist-packages")
 EXTENSION = next(

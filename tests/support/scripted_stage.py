@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from macontrol.config.model.errors import LineError, LineLostError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.clock import VirtualClock
-from macontrol.hal.serial.line import LineError, LineLostError
 from macontrol.hal.serial.stage import SerialStage
 
 UNPLUGGED = b"(unplugged)"

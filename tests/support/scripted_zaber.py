@@ -6,7 +6,7 @@ from typing import Any
 
 from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.stages.zaber.driver import ZaberStage
-from support.stage_desk import StageDesk, stage_settings
+from support.scripted_stage import StageDesk, stage_settings
 
 Answer = str | bytes | tuple[float, str | bytes]
 """A reply without its address, as "OK IDLE -- 0", or a whole line as bytes; or one with a delay."""

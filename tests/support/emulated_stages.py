@@ -13,16 +13,17 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import pytest
 
+from macontrol.config.model.errors import StageLostError
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal import Arrival, StageLostError
+from macontrol.hal import Arrival
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stages.grbl.driver import GrblStage
 from macontrol.hal.stages.zaber.driver import ZaberStage
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import VirtualZaber
-from support.stage_desk import stage_settings
+from support.scripted_stage import stage_settings
+from support.scripted_zaber import summed, zaber_settings
 from support.waiting import wait_until
-from support.zaber_bench import summed, zaber_settings
 
 CLOCK = WallClock()
 

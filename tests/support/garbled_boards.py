@@ -9,8 +9,8 @@ from math import inf
 
 from macontrol.controller.runtime.clock import VirtualClock
 from support import grbl_bench, zaber_bench
-from support.grbl_bench import BANNER, BUILD
-from support.zaber_bench import summed
+from support.scripted_grbl import BANNER, BUILD
+from support.scripted_zaber import summed
 
 Noise = str | bytes
 """A line; or, for a Zaber device, the text of a reply that is otherwise in order."""

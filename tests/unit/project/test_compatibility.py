@@ -1,0 +1,84 @@
+"""Files and decisions from before the rooms became packages: they load and stay the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from macontrol.cli import main
+from macontrol.config import Config, load_config
+from macontrol.controller.recording.runfile.reader import read_run
+from macontrol.sim.research.episode import play
+from macontrol.sim.world.rewardmap import load_map, map_config
+
+BEFORE = Path(__file__).parents[2] / "fixtures" / "before-packages"
+DECISIONS = np.load(BEFORE / "decisions.npz")
+CASES: dict[str, dict[str, Any]] = json.loads(str(DECISIONS["cases"]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_decisions_on_a_map_from_before_are_the_same(case: str) -> None:
+    config = map_config(BEFORE / "map.npz")
+    assert config is not None
+    changed = config.replace(algorithm__policy=case.split()[0], **CASES[case])
+    episode = play(changed, load_map(BEFORE / "map.npz", changed), seed=3)
+    for name, found in (
+        ("position", episode.trajectory.position),
+        ("target", episode.trajectory.target),
+        ("observed", episode.observed),
+    ):
+        np.testing.assert_array_equal(found, DECISIONS[f"{case}/{name}"])
+
+
+@pytest.mark.parametrize(("name", "slots"), [("run", 300), ("lab-run", 200)])
+def test_a_run_from_before_is_run_again_the_same(tmp_path: Path, name: str, slots: int) -> None:
+    before = read_run(BEFORE / f"{name}.sqlite")
+    options = {
+        "run": ["--set", "run.seed=5"],
+        "lab-run": ["--preset", "lab-2g4-grbl", "--set", "algorithm.policy=gp-ucb"],
+    }[name]
+    file = tmp_path / "run.sqlite"
+    run = ["--backend", "sim", "--fast", "--slots", str(slots), "--run", str(file), *options]
+    assert main([*run, "--log", "json"]) == 0
+    after = read_run(file)
+    assert len(after.slots["slot"]) == slots
+    for column in ("slot", "position", "target", "next_position", "switched", "transit"):
+        np.testing.assert_array_equal(after.slots[column], before.slots[column])
+    # The channel is computed again: its last digits are the processor's.
+    np.testing.assert_allclose(after.slots["reward"], before.slots["reward"], rtol=1e-9)
+
+
+def differences(config: Config, stored: dict[str, dict[str, Any]]) -> list[str]:
+    """The settings of before that have another value now; a setting of another driver is none."""
+    found = []
+    for section, table in stored.items():
+        for key, value in table.items():
+            now = getattr(getattr(config, section), key, None)
+            as_json = list(now) if isinstance(now, tuple) else now
+            is_gone = now is None and section in ("stage", "probe")
+            if as_json != value and not is_gone:
+                found.append(f"{section}.{key}: {value!r} is now {as_json!r}")
+    return found
+
+
+@pytest.mark.parametrize("name", ["lab", "zaber"])
+def test_a_config_file_from_before_means_the_same(name: str) -> None:
+    stored = json.loads((BEFORE / f"{name}.json").read_text())
+    assert differences(load_config(BEFORE / f"{name}.toml"), stored) == []
+
+
+@pytest.mark.parametrize("preset", ["demo", "lab-2g4-grbl", "lab-5g8-zaber", "paper"])
+def test_a_preset_means_the_same(preset: str) -> None:
+    stored = json.loads((BEFORE / f"preset-{preset}.json").read_text())
+    assert differences(load_config(preset=preset), stored) == []
+
+
+def test_the_config_of_a_run_file_from_before_means_the_same() -> None:
+    stored = json.loads((BEFORE / "preset-lab-2g4-grbl.json").read_text())
+    stored["algorithm"]["policy"] = "gp-ucb"
+    config = read_run(BEFORE / "lab-run.sqlite").header.config
+    assert differences(config, stored) == []
