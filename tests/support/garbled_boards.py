@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from macontrol.controller.runtime.clock import VirtualClock
-from support import grbl_bench, zaber_bench
+from support import scripted_grbl, scripted_zaber
 from support.scripted_grbl import BANNER, BUILD
 from support.scripted_zaber import summed
 
@@ -82,9 +82,9 @@ class FuzzedGrbl(FuzzedLine):
 
     def _answer(self, text: str) -> Iterable[bytes]:
         known: dict[str, Sequence[bytes]] = {
-            "?": [grbl_bench.status("Idle", -2.0)],
+            "?": [scripted_grbl.status("Idle", -2.0)],
             "$I\n": BUILD,
-            "$$\n": grbl_bench.SETTINGS,
+            "$$\n": scripted_grbl.SETTINGS,
             "$H\n": [b"ok"],
         }
         return known.get(text, [b"ok", b"ok"])
@@ -104,7 +104,7 @@ class FuzzedZaber(FuzzedLine):
         return " ".join(words)
 
     def _answer(self, text: str) -> Iterable[bytes]:
-        known = {**zaber_bench.SETTINGS, "version": "7.38", "limit.approach.maxspeed": "76800"}
+        known = {**scripted_zaber.SETTINGS, "version": "7.38", "limit.approach.maxspeed": "76800"}
         told = known.get(text[4:], "0") if text.startswith("get ") else "0"
         return [self._spell(f"OK IDLE -- {'00' if text == 'warnings' else told}")]
 
