@@ -31,8 +31,8 @@ from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
-from macontrol.hal.probes.sdr.probe import SdrProbe
+from macontrol.hal.capabilities import HasNoiseFloor
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.recorders import EventCounter, Fanout, LockFollower, PositionKeeper
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
@@ -184,12 +184,13 @@ class Daemon:
                 earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
             )
             # Listening begins with the first step: the signal's default is to end the process.
-            measure = partial(self._measure_floor, bench.probe)
+            probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
+            measure = partial(self._measure_floor, probe) if probe is not None else None
             closing.enter_context(
                 FloorRequest(measure, partial(self._report, EventKind.NOISE_FLOOR))
             )
             bench.open(closing)
-            self._floor = bench.probe.noise_floor
+            self._floor = probe.noise_floor if probe is not None else None
             return bench
         closing.enter_context(FloorRequest(None, partial(self._report, EventKind.NOISE_FLOOR)))
         wavelength_mm = config.physical.wavelength_mm
@@ -208,7 +209,7 @@ class Daemon:
         self._plan = FaultPlan(*options.faults)
         return FaultyBackend(self._simulated, self._plan, self._clock)
 
-    def _measure_floor(self, probe: SdrProbe) -> NoiseFloor:
+    def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor:
         """On request, in a thread of its own."""
         if self._loop is None:
             raise ProbeError("the noise floor is measured at the start by itself")

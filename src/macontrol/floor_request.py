@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from types import FrameType
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
+from macontrol.hal.noise_floor import NoiseFloor
 
 
 class FloorRequest:

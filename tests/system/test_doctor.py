@@ -20,8 +20,8 @@ import serial
 
 from macontrol.cli import main
 from macontrol.config import load_config
-from macontrol.controller.host.devices import Access
 from macontrol.controller.host.instance import InstanceLock
+from macontrol.controller.host.processes import Access
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import VirtualZaber
@@ -324,7 +324,7 @@ class TestRadio:
     def test_one_that_is_not_there(self, check: Check) -> None:
         report = check(*NO_STAGE, *NO_RADIO)
         assert report.failed(*RADIO) == ["radio"]
-        assert "nothing listens there; start rtl_tcp" in report.told_of("radio")
+        assert "no server listens at this address; start rtl_tcp" in report.told_of("radio")
 
     def test_one_that_is_busy_and_with_whom(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
@@ -361,7 +361,7 @@ class TestRadio:
         made.header = b"SSH-2.0-Open"
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}")
         assert report.failed(*RADIO) == ["radio"]
-        assert "this is not rtl_tcp" in report.told_of("radio")
+        assert "is not rtl_tcp" in report.told_of("radio")
 
     def test_one_that_is_silent(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
@@ -387,7 +387,7 @@ class TestRadio:
         thread.join()
         assert report.code == 69
         assert report.failed(*RADIO) == ["sample rate", "noise floor"]
-        assert "nothing listens there" in report.told_of("sample rate")
+        assert "no server listens" in report.told_of("sample rate")
 
     def test_one_that_is_overdriven(self, check: Check, closing: ExitStack) -> None:
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=9.0).address}")

@@ -28,17 +28,12 @@ from macontrol.config.model.errors import (
 from macontrol.config.model.rounding import at_most
 from macontrol.config.probe_settings import split_address
 from macontrol.config.stage_settings import StageSettings
-from macontrol.controller.host.devices import (
-    access_to,
-    clients_of,
-    find_serial_ports,
-    holders_of,
-    stable_names,
-)
 from macontrol.controller.host.instance import InstanceLock
-from macontrol.hal import Clock, Measurement
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
-from macontrol.hal.probes.sdr.probe import ProbeHealth, SdrProbe
+from macontrol.controller.host.processes import access_to, clients_of, holders_of
+from macontrol.controller.host.serial_ports import find_serial_ports, stable_names
+from macontrol.hal import Clock, Measurement, Probe
+from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stages.grbl.diagnostics import GrblCheckup
@@ -288,13 +283,14 @@ class BenchDoctor:
         probe = bench.probe
         closing.callback(probe.close)
         try:
-            probe.open()
+            if isinstance(probe, Openable):
+                probe.open()
         except (ConfigError, ProbeError) as error:
             detail, fix = _parts(error, self._cure_of_radio())
             self._fail("radio", f"{detail}{self._who_has_it()}", fix)
             self._skip("there is no radio", "sample rate", "delay", "clipping", "noise floor")
             return
-        self._pass("radio", f"{probe.name} sends samples")
+        self._pass("radio", f"{_name(probe)} sends samples")
         floor = self._measure_floor(probe)
         health = self._measure_level(probe)
         self._tell_rate(health)
@@ -313,8 +309,10 @@ class BenchDoctor:
         clients = clients_of(split_address(self._config.probe.address)[1])
         return f" ({', '.join(str(client) for client in clients)})" if clients else ""
 
-    def _measure_floor(self, probe: SdrProbe) -> NoiseFloor | ProbeError | None:
+    def _measure_floor(self, probe: Probe) -> NoiseFloor | ProbeError | None:
         """The floor as a run would have it: measured, or given in the config."""
+        if not isinstance(probe, HasNoiseFloor):
+            return None
         try:
             if self._config.probe.noise_floor == "measure":
                 return probe.measure_noise_floor()
@@ -322,7 +320,7 @@ class BenchDoctor:
             return error
         return probe.noise_floor
 
-    def _measure_level(self, probe: SdrProbe) -> ProbeHealth:
+    def _measure_level(self, probe: Probe) -> ProbeHealth:
         """The health after a measurement, and once the rate is known."""
         try:
             now = self._clock.now()
@@ -331,7 +329,7 @@ class BenchDoctor:
         except ProbeError:
             pass  # the health tells
         known_s = self._clock.now() + _RATE_KNOWN_S
-        while not self._keeps_rate(health := probe.health()):
+        while not self._keeps_rate(health := _health(probe)):
             is_known = not isnan(health.measured_rate_hz)
             if self._clock.now() >= known_s + is_known * _RATE_DOUBTED_S:
                 break
@@ -343,7 +341,7 @@ class BenchDoctor:
             _RATE_TOLERANCE
         )
 
-    def _measure_delays(self, probe: SdrProbe) -> list[float]:
+    def _measure_delays(self, probe: Probe) -> list[float]:
         """How long after the ends of some windows their measurements were ready."""
         settings, delays = self._config.probe, []
         length = _SHORT_S + 2 * settings.guard_s + settings.lead_s
@@ -356,7 +354,7 @@ class BenchDoctor:
                 until = now + length + settings.stale_s + 1.0
                 for found in _awaited(probe, self._clock, until):
                     if found.slot == slot and found.valid:
-                        delays.append(probe.health().lateness_s)
+                        delays.append(_health(probe).lateness_s)
         except ProbeError:
             pass  # what came before it counts
         return sorted(delays)
@@ -449,7 +447,15 @@ class BenchDoctor:
             self._tell(Finding(what, "skip", f"not examined: {why}"))
 
 
-def _awaited(probe: SdrProbe, clock: Clock, until_s: float) -> Sequence[Measurement]:
+def _name(probe: Probe) -> str:
+    return probe.name if isinstance(probe, Openable) else "the probe"
+
+
+def _health(probe: Probe) -> ProbeHealth:
+    return probe.health() if isinstance(probe, HasHealth) else ProbeHealth()
+
+
+def _awaited(probe: Probe, clock: Clock, until_s: float) -> Sequence[Measurement]:
     """The next measurements that are ready; none if that takes too long."""
     while clock.now() < until_s:
         if found := probe.collect(until_s):

@@ -10,7 +10,7 @@ import pytest
 
 from macontrol.config.model.errors import ProbeError
 from macontrol.floor_request import FloorRequest
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
+from macontrol.hal.noise_floor import NoiseFloor
 from support.probe_settings import wait_until
 
 
