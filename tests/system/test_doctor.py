@@ -155,6 +155,7 @@ class TestZaber:
         assert "FS, the motor stalled" in report.told_of("homing")
         assert "see that the rail is clear" in report.told_of("homing")
 
+    @pytest.mark.fault("zaber-hot-or-supply")
     def test_flags_that_do_not_are_notes(self, check: Check, device: VirtualZaber) -> None:
         device.raise_flag("WT")
         report = self.examine(check, device)
@@ -188,6 +189,7 @@ class TestStage:
         assert "it is no serial port" in report.told_of("port")
         assert file.read_text() == "not for a board"
 
+    @pytest.mark.fault("port-missing-or-forbidden")
     def test_no_such_port(self, check: Check) -> None:
         report = check("--port", "/dev/no-such-port", *NO_RADIO)
         assert report.code == 69
@@ -195,6 +197,7 @@ class TestStage:
         assert "/dev/no-such-port: No such file" in report.told_of("port")
         assert "--port" in report.told_of("port")
 
+    @pytest.mark.fault("port-in-use")
     def test_a_port_that_another_process_holds(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing)
         code = "import sys; file = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
@@ -210,6 +213,7 @@ class TestStage:
         assert f"kill {holder.pid}" in report.told_of("in use")
         assert report.lines["board"][0] == "skip"
 
+    @pytest.mark.fault("port-in-use")
     def test_a_port_that_a_process_of_another_user_holds(
         self, check: Check, closing: ExitStack
     ) -> None:
@@ -229,6 +233,7 @@ class TestStage:
         assert report.failed(*STAGE) == ["in use"]
         assert "is driven by" in report.told_of("in use")
 
+    @pytest.mark.fault("port-missing-or-forbidden")
     def test_a_port_this_user_may_not_open(
         self, check: Check, closing: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -240,6 +245,7 @@ class TestStage:
         assert report.lines["in use"][0] == "skip"
         assert "sudo usermod -aG dialout" in report.told_of("permission")
 
+    @pytest.mark.fault("no-board-on-port")
     def test_a_port_without_a_board(
         self, check: Check, closing: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -250,6 +256,7 @@ class TestStage:
         assert report.failed(*STAGE) == ["board"]
         assert "baud" in report.told_of("board")
 
+    @pytest.mark.fault("board-settings-contradict")
     @pytest.mark.parametrize(
         ("setting", "told"),
         [
@@ -266,11 +273,13 @@ class TestStage:
         assert report.passed("board", "homing", "latency") == ["board", "homing", "latency"]
         assert told in report.told_of("settings")
 
+    @pytest.mark.fault("axis-missing")
     def test_an_axis_that_the_board_has_not(self, check: Check, closing: ExitStack) -> None:
         report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.axis="C"')
         assert report.failed(*STAGE) == ["settings"]
         assert "stage.axis = 'C': the board has the axes X Y Z only" in report.told_of("settings")
 
+    @pytest.mark.fault("board-settings-contradict")
     def test_a_board_that_does_not_home(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing, settings={20: 0, 22: 0})
         report = check("--port", stage.port, *NO_RADIO)
@@ -321,11 +330,13 @@ class TestStage:
 
 
 class TestRadio:
+    @pytest.mark.fault("radio-unreachable")
     def test_one_that_is_not_there(self, check: Check) -> None:
         report = check(*NO_STAGE, *NO_RADIO)
         assert report.failed(*RADIO) == ["radio"]
         assert "nothing listens there; start rtl_tcp" in report.told_of("radio")
 
+    @pytest.mark.fault("radio-busy")
     def test_one_that_is_busy_and_with_whom(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
         host, port = made.address.split(":")
@@ -347,6 +358,7 @@ class TestRadio:
         assert "busy with another client" in report.told_of("radio")
         assert f"(process {client.pid})" in report.told_of("radio")
 
+    @pytest.mark.fault("tuner-out-of-range")
     def test_one_whose_tuner_does_not_reach_the_frequency(
         self, check: Check, closing: ExitStack
     ) -> None:
@@ -356,6 +368,7 @@ class TestRadio:
         assert report.failed(*RADIO) == ["radio"]
         assert "R820T tuner receives 24 MHz to 1766 MHz" in report.told_of("radio")
 
+    @pytest.mark.fault("radio-wrong-server")
     def test_something_else_that_listens_there(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
         made.header = b"SSH-2.0-Open"
@@ -363,6 +376,7 @@ class TestRadio:
         assert report.failed(*RADIO) == ["radio"]
         assert "this is not rtl_tcp" in report.told_of("radio")
 
+    @pytest.mark.fault("radio-silent")
     def test_one_that_is_silent(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
         made.stall(60.0)
@@ -430,6 +444,7 @@ class TestRadio:
         thread.join()
         assert "sample rate" in report.failed(*RADIO)
 
+    @pytest.mark.fault("sample-rate-wrong")
     def test_a_rate_that_is_not_held(self, check: Check) -> None:
         """A server that sends at three quarters of the rate it was told."""
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -70,6 +70,7 @@ STROKE, GRID = "physical.stroke", "algorithm.grid_spacing"
 LONG_SLOT = ["physical.actuation_time_s=0.15", "physical.slot_duration_s=0.3"]
 
 
+@pytest.mark.fault("region-unreachable-inverted", "steps-too-coarse")
 @pytest.mark.parametrize(
     ("key", "stage", "assignments"),
     [
@@ -110,6 +111,7 @@ def test_what_is_suggested_for_a_refused_plan_is_accepted(
     assert follow(assignments, check)
 
 
+@pytest.mark.fault("slot-plan-too-fast")
 @pytest.mark.parametrize("choice", [0, 1])
 def test_either_way_out_of_a_slot_that_is_too_short_is_accepted(choice: int) -> None:
     slow = replace(RAIL, latency_s=0.05)
@@ -184,11 +186,13 @@ class TestBusyComputer:
     def test_a_plan_that_fits_is_taken_however_the_answers_vary(self) -> None:
         assert check_stage(lab(), self.stage(0.025, 0.003, is_stable=False)).is_kept
 
+    @pytest.mark.fault("computer-busy-while-timing")
     def test_a_plan_that_the_board_cannot_keep_is_a_wrong_configuration(self) -> None:
         with pytest.raises(ConfigError) as refusal:
             check_stage(lab(), self.stage(0.09, 0.08))
         assert refusal.value.exit_code == 78
 
+    @pytest.mark.fault("computer-busy-while-timing")
     @pytest.mark.parametrize(("quickest_s", "is_stable"), [(0.02, True), (0.08, False)])
     def test_one_that_only_a_busy_computer_cannot_keep_is_unavailable_hardware(
         self, quickest_s: float, is_stable: bool
@@ -259,6 +263,7 @@ class TestMeasuring:
         assert (found.is_stable, taken) == (True, 6)
         assert found.usual == pytest.approx((0.00425, 0.001))
 
+    @pytest.mark.fault("computer-busy-while-timing")
     def test_a_burst_of_load_is_measured_again(self) -> None:
         found, taken = self.measured(*[0.09] * 3, *[0.03] * 3, *[0.004] * 6)
         assert (found.is_stable, taken) == (True, 12)
