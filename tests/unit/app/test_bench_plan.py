@@ -13,7 +13,6 @@ import pytest
 
 from macontrol.bench_plan import check_plan, check_stage
 from macontrol.config import Config, load_config
-from macontrol.config.checks.measuring import interval_s
 from macontrol.config.model.errors import ConfigError, SlotTooShortError, StageError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.clock import VirtualClock
@@ -249,7 +248,7 @@ class TestDoctor:
         slower = load_config(preset=preset, assignments=typed)
         assert self.findings(slower, latency_s)[0].verdict == "pass"
         assert slower.physical.rho_max == config.physical.rho_max
-        assert interval_s(slower) >= interval_s(config) * (1 - 1e-9)
+        assert slower.slot_timing.measure_s >= config.slot_timing.measure_s * (1 - 1e-9)
 
 
 class TestMeasuring:
