@@ -28,7 +28,7 @@ from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.virtual import GUIDE_SETTINGS, VirtualBench
 from support.suggestions import suggestions
 
-GUIDE = Path(__file__).parents[3] / "docs" / "bench-guide.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "build-a-bench.md"
 RAIL = StageDescription(
     name="rail",
     travel_mm=296.0,
