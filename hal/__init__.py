@@ -1,7 +1,7 @@
-"""The hardware: protocols of stage, probe and clock, their data, and the drivers.
+"""Hardware: the protocols of stage, probe and clock, their data, and one package per driver.
 
-This room imports only `config`. The controller and the simulator import its protocols, never a
-driver.
+This room imports only `macontrol.config`. The controller and the simulator import its protocols,
+never a driver.
 """
 
 from macontrol.hal.backend import Backend

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import hypot, inf, log10, nan
+from math import hypot, nan
+
+from macontrol.config.model.units import from_db, to_db
 
 # A reading is above the floor if it exceeds it by this many standard deviations.
 _SIGMAS = 5.0
@@ -34,14 +36,9 @@ class NoiseFloor:
         return _SIGMAS * hypot(self.sigma_db, noise_sigma_db, drift_db)
 
 
-def to_db(power: float) -> float:
-    """Convert a power ratio to dB; zero power is −inf."""
-    return 10.0 * log10(power) if power > 0 else -inf
-
-
 def known_floor(dbfs: float) -> NoiseFloor:
     """Return a floor that is known from a config or an earlier run."""
-    return NoiseFloor(10.0 ** (dbfs / 10.0), 0.0, nan)
+    return NoiseFloor(from_db(dbfs), 0.0, nan)
 
 
 def implausible_rise(found: NoiseFloor, previous: NoiseFloor, drift_db: float) -> str | None:

@@ -157,6 +157,7 @@ class Client:
                 assert measurement.reward == pytest.approx(expected, abs=0.1)
 
 
+@pytest.mark.fault("reward-late", "gain-fixed")
 def test_rewards_and_noise_floor_through_the_real_server(library: Path) -> None:
     server = Server(library, FAKE_QUIET_S=3.0)
     try:
@@ -183,6 +184,7 @@ def test_rewards_and_noise_floor_through_the_real_server(library: Path) -> None:
         server.kill()
 
 
+@pytest.mark.fault("sample-time")
 def test_the_time_stamps_of_samples_are_right(server: Server) -> None:
     """The level changes at known times, which are compared with the stamps."""
     settings = probe_settings(address=server.address)
@@ -216,6 +218,7 @@ def test_the_time_stamps_of_samples_are_right(server: Server) -> None:
     assert max(map(abs, errors)) < 0.01
 
 
+@pytest.mark.fault("radio-busy")
 def test_the_server_is_busy_for_a_second_client(server: Server) -> None:
     first = Client(server.address)
     settings = probe_settings(address=server.address, connect_timeout_s=1.0)
@@ -225,6 +228,7 @@ def test_the_server_is_busy_for_a_second_client(server: Server) -> None:
     first.probe.close()
 
 
+@pytest.mark.fault("reader-stalls")
 def test_a_reader_delayed_by_two_seconds_does_not_stamp_old_samples_as_recent(
     server: Server,
 ) -> None:
@@ -250,6 +254,7 @@ def test_a_reader_delayed_by_two_seconds_does_not_stamp_old_samples_as_recent(
     client.probe.close()
 
 
+@pytest.mark.fault("samples-lost")
 def test_lost_samples_cause_no_shift(library: Path) -> None:
     server = Server(library, FAKE_LOSE_MS=70.0)
     try:
@@ -265,6 +270,7 @@ def test_lost_samples_cause_no_shift(library: Path) -> None:
         server.kill()
 
 
+@pytest.mark.fault("radio-header-slow", "radio-drops-client")
 def test_a_server_that_drops_its_client_is_connected_again(server: Server) -> None:
     """On SIGTERM the real server drops its client, waits for 5 s, and sends a header again."""
     client = Client(server.address)
@@ -283,6 +289,7 @@ def test_a_server_that_drops_its_client_is_connected_again(server: Server) -> No
     client.probe.close()
 
 
+@pytest.mark.fault("radio-restarts")
 def test_a_server_that_ends_is_reported_and_connected_again_after_its_restart(
     server: Server,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from macontrol.config.model.units import from_db
 from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import NO_SIGNAL, TONE_LOST, Measurement
 from macontrol.hal.probes.sdr.power import PowerReading, rate_reward
@@ -24,7 +25,7 @@ def has_line_elsewhere(reading: PowerReading, floor: NoiseFloor, drift_db: float
 
 def _margin(reading: PowerReading, floor: NoiseFloor, drift_db: float) -> float:
     """Return margin_db relative to the floor."""
-    return float(10.0 ** (floor.margin_db(reading.noise_sigma_db, drift_db) / 10.0) - 1.0)
+    return from_db(floor.margin_db(reading.noise_sigma_db, drift_db)) - 1.0
 
 
 def measurement_of(

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, log, log2, nan, sqrt
+from math import inf, log, nan, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from macontrol.hal.noise_floor import to_db
+from macontrol.config.model.reward import reward_of
+from macontrol.config.model.units import to_db
 from macontrol.hal.probes.sdr.samples import Samples
 
 DB_PER_NEPER = 10.0 / log(10.0)
@@ -152,6 +153,6 @@ def rate_reward(
     1 + SNR = P/N, so the derivative with respect to ln P is share/ln 2, and with respect to ln N
     its negative. For P < N the reward is 0, with the standard deviation of P = N.
     """
-    reward = transmission_share * log2(1.0 + snr(power, noise))
+    reward = reward_of(transmission_share, snr(power, noise))
     relative = sqrt(power_sigma_db**2 + noise_sigma_db**2) / DB_PER_NEPER
     return reward, transmission_share / log(2.0) * relative

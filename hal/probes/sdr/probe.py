@@ -19,10 +19,11 @@ from functools import partial
 from math import inf, isnan, nan
 
 from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.units import to_db
 from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
 from macontrol.hal.capabilities import ProbeHealth
 from macontrol.hal.clock import Clock
-from macontrol.hal.noise_floor import NoiseFloor, to_db
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import FLOOR_IS_MEASURED, Measurement
 from macontrol.hal.probes.sdr.floor_meter import FloorMeter
 from macontrol.hal.probes.sdr.judgement import measurement_of

@@ -97,6 +97,7 @@ def test_all_names_of_a_device_have_one_lock(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.fault("stage-renamed-port")
 def test_the_lock_follows_a_stage_that_becomes_another_device(tmp_path: Path) -> None:
     """The previous device can then belong to another stage, whose controller may start."""
     ports = [tmp_path / f"ttyUSB{number}" for number in range(3)]

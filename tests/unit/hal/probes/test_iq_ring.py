@@ -174,6 +174,7 @@ def test_a_backlog_longer_than_the_envelope_memory_is_not_stamped_as_recent() ->
     assert found[0] / RATE == pytest.approx(until + 1.0 - START, abs=1e-3)
 
 
+@pytest.mark.fault("radio-behind")
 def test_a_stream_that_stays_far_behind_must_be_reopened() -> None:
     radio = Radio(ring_of(stale_s=1.5))
     radio.run(2.0)
@@ -200,6 +201,7 @@ def test_the_envelope_follows_an_inexact_sample_clock(ppm: int) -> None:
     assert radio.ring.restarts == {}
 
 
+@pytest.mark.fault("sample-rate-wrong")
 @pytest.mark.parametrize("rate", [0.75, 0.95, 1.05, 1.17, 4.0])
 def test_a_wrong_rate_is_refused_until_it_is_right(rate: float) -> None:
     settled: list[bool] = []
@@ -270,6 +272,7 @@ def test_a_delivery_that_becomes_faster_is_not_a_wrong_rate() -> None:
     assert radio.ring.restarts == {}
 
 
+@pytest.mark.fault("stream-breaks-repeatedly")
 def test_a_stream_that_breaks_repeatedly_must_be_reopened() -> None:
     radio = Radio(ring_of())
     radio.run(2.0)

@@ -94,6 +94,7 @@ def test_the_commands_are_sent_after_the_header() -> None:
     assert bytes(received) == b"".join(tuning_commands(probe_settings()))
 
 
+@pytest.mark.fault("radio-wrong-server", "radio-header-short")
 @pytest.mark.parametrize(
     ("greeting", "message"),
     [
@@ -112,6 +113,7 @@ def test_a_wrong_header_is_reported(greeting: bytes, message: str) -> None:
         stream_to(address).open(threading.Event())
 
 
+@pytest.mark.fault("radio-header-short")
 def test_an_incomplete_header_is_reported_in_time() -> None:
     done = threading.Event()
 
@@ -127,6 +129,7 @@ def test_an_incomplete_header_is_reported_in_time() -> None:
         done.set()
 
 
+@pytest.mark.fault("tuner-out-of-range")
 @pytest.mark.parametrize(
     ("tuner_type", "tuner_hz", "refused"),
     [
@@ -181,6 +184,7 @@ def test_an_address_without_a_server_is_reported() -> None:
         stream_to(f"127.0.0.1:{port}").open(threading.Event())
 
 
+@pytest.mark.fault("radio-host-unknown")
 def test_an_unknown_host_is_reported() -> None:
     with pytest.raises(ProbeError, match="no connection: ") as refused:
         stream_to("no-such-host.invalid:1234").open(threading.Event())
@@ -204,6 +208,7 @@ def test_opening_can_be_stopped() -> None:
             stream_to(radio.address, connect_timeout_s=30.0).open(stop)
 
 
+@pytest.mark.fault("radio-silent")
 def test_a_silent_server_is_reported() -> None:
     done = threading.Event()
 
@@ -220,6 +225,7 @@ def test_a_silent_server_is_reported() -> None:
         done.set()
 
 
+@pytest.mark.fault("stream-cut-within-sample")
 def test_samples_are_complete_for_any_segmentation_of_the_bytes() -> None:
     data = bytes(range(256)) * 8
 
@@ -347,6 +353,7 @@ def test_every_slot_gets_its_own_reward(block_bytes: int) -> None:
     assert (tuning.frequency_hz, tuning.gain_db) == (433.67e6, 20.0)
 
 
+@pytest.mark.fault("radio-stalls")
 @pytest.mark.parametrize("stall_s", [0.4, 2.0])
 def test_a_stall_of_the_server_causes_no_stale_reward(stall_s: float) -> None:
     with radio_of() as radio:
@@ -385,6 +392,7 @@ def test_a_delayed_reader_does_not_stamp_old_samples_as_recent() -> None:
     client.check_valid_rewards()
 
 
+@pytest.mark.fault("samples-lost")
 def test_lost_samples_cause_a_gap_and_no_shift() -> None:
     with radio_of() as radio:
         client = Client(radio)
@@ -397,6 +405,7 @@ def test_lost_samples_cause_a_gap_and_no_shift() -> None:
     client.check_valid_rewards()
 
 
+@pytest.mark.fault("clipping")
 def test_clipping_gives_no_reward() -> None:
     with radio_of() as radio:
         client = Client(radio)
@@ -409,6 +418,7 @@ def test_clipping_gives_no_reward() -> None:
     client.check_valid_rewards()
 
 
+@pytest.mark.fault("radio-drops-client", "gain-fixed")
 def test_a_disconnect_is_reported_and_the_server_is_connected_again() -> None:
     with radio_of() as radio:
         client = Client(radio)
@@ -425,6 +435,7 @@ def test_a_disconnect_is_reported_and_the_server_is_connected_again() -> None:
     client.check_valid_rewards()
 
 
+@pytest.mark.fault("radio-returns-busy-or-wrong")
 def test_a_busy_or_wrong_server_after_a_loss_is_reported_and_connected_again() -> None:
     with radio_of() as radio:
         client = Client(radio, connect_timeout_s=0.3)
@@ -442,6 +453,7 @@ def test_a_busy_or_wrong_server_after_a_loss_is_reported_and_connected_again() -
     client.check_valid_rewards()
 
 
+@pytest.mark.fault("radio-header-slow")
 def test_the_client_waits_for_a_late_header_after_another_client() -> None:
     with radio_of(rest_s=1.5) as radio:
         first = stream_to(radio.address, connect_timeout_s=8.0)
@@ -462,6 +474,7 @@ def faults_during(client: Client, seconds: float) -> set[str]:
     return faults
 
 
+@pytest.mark.fault("radio-returns-silent")
 def test_a_header_without_samples_does_not_clear_the_fault() -> None:
     with radio_of() as radio:
         client = Client(radio, silence_s=0.3)
@@ -492,6 +505,7 @@ class OtherRate(VirtualRadio):
         return left
 
 
+@pytest.mark.fault("sample-rate-unsupported")
 def test_a_server_slower_than_its_rate_is_refused_with_the_rate() -> None:
     radio = OtherRate(alternating, block_bytes=16_384)
     with radio:
@@ -502,6 +516,7 @@ def test_a_server_slower_than_its_rate_is_refused_with_the_rate() -> None:
             Client(radio, silence_s=0.5)
 
 
+@pytest.mark.fault("sample-rate-wrong")
 def test_a_server_faster_than_its_rate_is_reported_and_shifts_no_reward() -> None:
     radio = OtherRate(alternating, noise_power=NOISE, block_bytes=16_384)
     with radio:
@@ -521,6 +536,7 @@ def test_a_server_faster_than_its_rate_is_reported_and_shifts_no_reward() -> Non
         client.probe.close()
 
 
+@pytest.mark.fault("tone-lost")
 def test_a_stopped_transmitter_and_a_drifted_tone_have_different_reasons() -> None:
     """In both cases the tone's band is at the noise floor; the other bands differ."""
     band = {"mode": "tone", "tone_offset_hz": RATE / 8, "noise_floor": "measure"}

@@ -131,6 +131,7 @@ def test_a_slot_is_measured_over_its_interval(bench: Bench, probe: SdrProbe) -> 
     assert 0.005 < measurement.uncertainty < 0.03
 
 
+@pytest.mark.fault("interval-guards")
 @pytest.mark.parametrize(("before", "after"), [(0.1, FLOOR * 4), (FLOOR * 4, 0.1)])
 def test_the_guards_exclude_the_time_before_and_after(
     bench: Bench, probe: SdrProbe, before: float, after: float
@@ -154,6 +155,7 @@ def test_with_a_lead_a_fast_radio_answers_before_the_interval_ends(bench: Bench)
     probe.close()
 
 
+@pytest.mark.fault("sample-pending")
 def test_older_samples_never_replace_missing_ones(bench: Bench, probe: SdrProbe) -> None:
     bench.run(0.5, power=0.1)
     probe.request(1, bench.time_s, bench.time_s + 0.1)
@@ -176,6 +178,7 @@ def test_late_measurements_belong_to_their_own_slots(bench: Bench, probe: SdrPro
     assert [m.reward for m in found] == pytest.approx([SHARE * 2 * k for k in range(4)], abs=0.1)
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_collect_waits_for_the_latest_request_until_its_deadline(
     bench: Bench, probe: SdrProbe
 ) -> None:
@@ -195,6 +198,7 @@ def no_wait(_: float) -> bool:
     raise AssertionError("collect waits")
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_collect_does_not_wait_for_a_stream_that_is_known_to_be_too_slow(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +227,7 @@ def test_collect_does_not_wait_for_a_request_answered_out_of_order(
     assert [m.slot for m in probe.collect(bench.time_s + 30.0)] == [6, 5]
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_collect_does_not_wait_for_a_stream_lost_just_before_the_wait(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +244,7 @@ def test_collect_does_not_wait_for_a_stream_lost_just_before_the_wait(
         probe.collect(bench.time_s + 30.0)
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_request_and_collect_neither_compute_nor_wait_past_the_deadline(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +349,7 @@ def run_when_floor_is_requested(
     return thread
 
 
+@pytest.mark.fault("samples-constant")
 @pytest.mark.parametrize("value", [0.0, 0.0039])
 def test_constant_samples_give_no_reward_and_no_noise_floor(
     bench: Bench, probe: SdrProbe, value: float, monkeypatch: pytest.MonkeyPatch
@@ -360,6 +367,7 @@ def test_constant_samples_give_no_reward_and_no_noise_floor(
     feeder.join()
 
 
+@pytest.mark.fault("samples-not-a-number")
 @pytest.mark.parametrize("mode", ["wideband", "tone"])
 @pytest.mark.parametrize("sample", [np.nan, np.inf, 1e30])
 def test_samples_that_are_not_numbers_give_no_reward_and_no_noise_floor(
@@ -388,6 +396,7 @@ def test_samples_that_are_not_numbers_give_no_reward_and_no_noise_floor(
     probe.close()
 
 
+@pytest.mark.fault("slot-too-few-samples")
 def test_too_few_samples(bench: Bench, probe: SdrProbe) -> None:
     probe.request(1, bench.time_s, bench.time_s + 0.0149)
     probe.request(2, bench.time_s, bench.time_s - 1.0)
@@ -434,6 +443,7 @@ def test_the_noise_floor_is_measured_again_on_request(bench: Bench) -> None:
     probe.close()
 
 
+@pytest.mark.fault("floor-with-transmitter-on")
 def test_a_floor_measured_with_the_transmitter_on_is_refused(
     bench: Bench,
 ) -> None:
@@ -463,6 +473,7 @@ def test_a_slot_at_the_noise_floor_is_valid_and_has_a_reason(bench: Bench, probe
     assert above.above_floor > 1
 
 
+@pytest.mark.fault("slot-during-noise-floor")
 def test_slots_are_invalid_while_the_noise_floor_is_measured(bench: Bench) -> None:
     probe = probe_on(bench, noise_floor=-40.0)
     probe.request(1, bench.time_s, bench.time_s + 0.1)
@@ -473,6 +484,7 @@ def test_slots_are_invalid_while_the_noise_floor_is_measured(bench: Bench) -> No
     probe.close()
 
 
+@pytest.mark.fault("noise-floor-fails")
 def test_the_previous_floor_stays_in_use_if_none_can_be_measured(bench: Bench) -> None:
     probe = probe_on(bench, noise_floor=-40.0, stale_s=0.1)
     before = probe.noise_floor
@@ -490,6 +502,7 @@ def test_a_tone_is_measured_in_its_band(bench: Bench) -> None:
     probe.close()
 
 
+@pytest.mark.fault("radio-drops-client")
 def test_a_lost_stream_is_reported_and_reopened(bench: Bench, probe: SdrProbe) -> None:
     probe.request(1, bench.time_s, bench.time_s + 0.1)
     bench.run(0.05)
@@ -511,6 +524,7 @@ def test_a_lost_stream_is_reported_and_reopened(bench: Bench, probe: SdrProbe) -
     assert [m.slot for m in collected(probe)] == [3]
 
 
+@pytest.mark.fault("probe-driver-unknown-failure")
 def test_the_reader_continues_after_any_failure(bench: Bench, probe: SdrProbe) -> None:
     bench.break_with = ValueError("never seen before")
     wait_until(lambda: "ValueError: never seen before" in probe.health().fault)
@@ -532,6 +546,7 @@ def test_a_radio_that_sends_nothing_is_an_error(bench: Bench) -> None:
         probe_on(bench)
 
 
+@pytest.mark.fault("radio-returns-busy-or-wrong")
 def test_the_pause_between_attempts_to_reopen_doubles(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -570,6 +585,7 @@ def open_in_thread(probe: SdrProbe) -> tuple[threading.Thread, list[str]]:
     return thread, errors
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 def test_opening_ends_when_the_probe_is_closed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -602,6 +618,7 @@ def test_opening_ends_when_the_probe_is_closed(
     assert polled < 50
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 def test_a_radio_is_not_closed_while_another_thread_opens_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -638,6 +655,7 @@ def test_a_wrong_sample_rate_is_the_reason_of_invalid_slots(bench: Bench, probe:
     assert probe.health().measured_rate_hz == pytest.approx(0.8 * RATE, rel=0.05)
 
 
+@pytest.mark.fault("samples-lost")
 def test_samples_lost_once_are_a_gap_and_not_a_wrong_rate(bench: Bench, probe: SdrProbe) -> None:
     """Even if they are more than the tolerance of the rate."""
     bench.run(4.5)

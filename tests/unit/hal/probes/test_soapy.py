@@ -144,6 +144,7 @@ def stream_of(**changes: Any) -> SoapyStream:
     return SoapyStream(probe_settings(**changes), WallClock())
 
 
+@pytest.mark.fault("soapy-not-installed")
 def test_without_the_module_the_fix_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "SoapySDR", None)
     with pytest.raises(ProbeError) as refused:
@@ -152,6 +153,7 @@ def test_without_the_module_the_fix_says_how_to_install_it(monkeypatch: pytest.M
     assert "--system-site-packages" in refused.value.fix
 
 
+@pytest.mark.fault("gain-fixed")
 def test_the_radio_is_tuned_with_a_fixed_gain(soapy: Soapy, device: Device) -> None:
     stream = stream_of(ppm=2)
     stream.open(threading.Event())
@@ -176,6 +178,7 @@ def test_no_gain_is_set_on_a_device_without_gains(soapy: Soapy, device: Device) 
     assert "setGain" not in {call[0] for call in device.calls}
 
 
+@pytest.mark.fault("soapy-no-such-radio")
 def test_a_missing_device_is_reported_with_the_available_ones(soapy: Soapy) -> None:
     soapy.missing = True
     with pytest.raises(ProbeError, match="no match") as refused:
@@ -190,6 +193,7 @@ def test_a_rate_the_radio_does_not_have_is_refused(soapy: Soapy, device: Device)
     assert device.calls[-1] == ("close",)
 
 
+@pytest.mark.fault("sample-rate-unsupported")
 def test_the_fix_has_a_rate_that_the_radio_supports(soapy: Soapy, device: Device) -> None:
     device.rate, device.ranges = 96e3, [Range(8e3, 8e3), Range(48e3, 96e3)]
     with pytest.raises(ProbeError) as refused:
@@ -209,6 +213,7 @@ def test_the_fix_has_a_rate_that_the_radio_supports(soapy: Soapy, device: Device
     assert "probe.soapy_arguments" in refused.value.fix
 
 
+@pytest.mark.fault("tuner-out-of-range")
 @pytest.mark.parametrize(
     ("tuner_hz", "ranges", "refused"),
     [
@@ -286,6 +291,7 @@ def test_samples_are_appended_to_the_ring(soapy: Soapy, device: Device) -> None:
     )
 
 
+@pytest.mark.fault("overflow")
 @pytest.mark.parametrize("overflow", [Result(-4), Result(100, flags=8)])
 def test_an_overflow_restarts_the_ring(soapy: Soapy, device: Device, overflow: Result) -> None:
     device.results = [Result(2000), overflow, Result(30)]
@@ -294,6 +300,7 @@ def test_an_overflow_restarts_the_ring(soapy: Soapy, device: Device, overflow: R
     assert ring.count == 30
 
 
+@pytest.mark.fault("stream-breaks-repeatedly")
 def test_overflows_without_samples_count_as_silence(
     soapy: Soapy, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +334,7 @@ def test_arguments() -> None:
     assert parse_arguments(" driver = rtlsdr, serial=1,") == {"driver": "rtlsdr", "serial": "1"}
 
 
+@pytest.mark.fault("soapy-no-such-radio")
 def test_the_users_of_usb_radios_are_listed(tmp_path: Path) -> None:
     (tmp_path / "modules").write_text("dvb_usb_rtl28xxu 32768 0 - Live\nusbcore 1 0 - Live\n")
     process = tmp_path / "4711"
