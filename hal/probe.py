@@ -15,12 +15,40 @@ from dataclasses import dataclass
 from math import inf, nan
 from typing import Protocol
 
+# Reasons of a measurement without a reward. They are in run files, events and summaries.
 NO_SIGNAL = "no-signal"
-"""Reason: the power is at the noise floor."""
 TONE_LOST = "tone-lost"
-"""Reason: the power in the tone's band is at the noise floor, but another band has a new line."""
 FLOOR_IS_MEASURED = "noise-floor"
-"""Reason: an operator requested a noise floor measurement in this slot. This is not a fault."""
+NO_NOISE_FLOOR = "no-noise-floor"
+CLIPPING = "clipping"
+GAP = "gap"
+OVERFLOW = "overflow"
+SETTLING = "settling"
+STALE = "stale"
+SAMPLE_RATE = "sample-rate"
+TOO_FEW_SAMPLES = "too-few-samples"
+CONSTANT = "constant"
+NOT_A_NUMBER = "not-a-number"
+
+PROBE_REASONS = {
+    NO_SIGNAL: "the power is at the noise floor: the transmitter is off",
+    TONE_LOST: "the tone's band is at the noise floor, but another band has a new line",
+    FLOOR_IS_MEASURED: "the noise floor was measured in this slot, on request; this is not a fault",
+    NO_NOISE_FLOOR: "no noise floor is known yet",
+    CLIPPING: "too many samples are clipped: the radio is overdriven",
+    GAP: "samples are missing",
+    OVERFLOW: "the driver of the radio dropped samples",
+    SETTLING: "the radio was opened, or lost samples, too short a time before",
+    STALE: "the samples did not arrive in time",
+    SAMPLE_RATE: "samples are lost repeatedly, because the radio does not keep its sample rate",
+    TOO_FEW_SAMPLES: "the interval is too short for a measurement",
+    CONSTANT: "all samples are equal: the radio is stuck",
+    NOT_A_NUMBER: "a sample is not a number, or too large",
+}
+"""The meaning of each reason; a probe of another distribution can have its own reasons.
+
+The first two belong to a valid measurement that stays at the noise floor.
+"""
 
 
 @dataclass(frozen=True, slots=True)

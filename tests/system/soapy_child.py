@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -16,8 +14,8 @@ from macontrol.config.model.errors import ProbeError
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Measurement
 from macontrol.hal.probes.sdr.probe import SdrProbe
-from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.soapy.stream import SoapyStream
+from support.delayed_reader import delayed_reader
 from support.probe_settings import probe_settings, wait_until
 
 SLOT_S = 0.2
@@ -37,19 +35,6 @@ def measure(probe: SdrProbe, clock: WallClock, slots: int) -> list[Measurement]:
 
     wait_until(are_complete)
     return found
-
-
-def delay_the_reader(seconds: float) -> None:
-    append, delayed = IQRing.append, threading.Event()
-
-    def slow(ring: IQRing, block: Any, arrival_s: float) -> None:
-        if not delayed.is_set():
-            delayed.set()
-            time.sleep(seconds)
-        append(ring, block, arrival_s)
-
-    IQRing.append = slow  # type: ignore[method-assign, assignment]
-    delayed.wait(10.0)
 
 
 def main() -> None:
@@ -79,7 +64,8 @@ def main() -> None:
                 answer = {"rewards": [asdict(m) for m in found]}
                 answer["lateness_s"] = probe.health().lateness_s
             elif command == "delay-reader":
-                delay_the_reader(float(value))
+                with delayed_reader(float(value), clock) as delayed:
+                    delayed.wait(10.0)
                 wait_until(lambda: "overflow" in probe.health().breaks, 15.0)
                 answer = {"breaks": dict(probe.health().breaks)}
             elif command == "await-fault":

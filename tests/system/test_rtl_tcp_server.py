@@ -29,6 +29,7 @@ from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
 from macontrol.hal.probes.sdr.power import to_complex
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
+from support.delayed_reader import delayed_reader
 from support.probe_settings import probe_settings, wait_until
 
 pytestmark = [
@@ -234,18 +235,7 @@ def test_a_reader_delayed_by_two_seconds_does_not_stamp_old_samples_as_recent(
 ) -> None:
     client = Client(server.address)
     client.run_until_valid(2)
-    append = IQRing.append
-    delayed = threading.Event()
-
-    def slow(ring: IQRing, block: Any, arrival_s: float) -> None:
-        if not delayed.is_set():
-            delayed.set()
-            time.sleep(2.0)
-            arrival_s = client.clock.now()
-        append(ring, block, arrival_s)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(IQRing, "append", slow)
+    with delayed_reader(2.0, client.clock) as delayed:
         for _ in range(10):
             client.run_slot()
     assert delayed.is_set()

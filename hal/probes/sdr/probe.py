@@ -24,7 +24,7 @@ from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
 from macontrol.hal.capabilities import ProbeHealth
 from macontrol.hal.clock import Clock
 from macontrol.hal.noise_floor import NoiseFloor
-from macontrol.hal.probe import FLOOR_IS_MEASURED, Measurement
+from macontrol.hal.probe import FLOOR_IS_MEASURED, NO_NOISE_FLOOR, Measurement
 from macontrol.hal.probes.sdr.floor_meter import FloorMeter
 from macontrol.hal.probes.sdr.judgement import measurement_of
 from macontrol.hal.probes.sdr.reader import IQStream, StreamReader
@@ -167,6 +167,6 @@ class SdrProbe:
         if self._meter.overlaps(request.start_s, request.end_s):
             return Measurement(request.slot, nan, False, reason=FLOOR_IS_MEASURED)
         if floor is None:
-            return Measurement(request.slot, nan, False, reason="no-noise-floor")
+            return Measurement(request.slot, nan, False, reason=NO_NOISE_FLOOR)
         drift_db = self._settings.floor_drift_db
         return measurement_of(request.slot, outcome, floor, self._share, drift_db)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from macontrol.config.model.errors import ProbeError
 from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.probe import GAP
 from macontrol.hal.probes.sdr.ring import IQRing
 
 # Pause between attempts to reopen a stream. It doubles, and starts again after a stream that worked
@@ -138,7 +139,7 @@ class StreamReader:
                 if not is_open:
                     self._stream.open(self.stop)
                     is_open = True
-                    self.ring.restart("gap", self._clock.now(), reopened=True)
+                    self.ring.restart(GAP, self._clock.now(), reopened=True)
                 began_s = self._clock.now()
                 self._stream.read(self.ring, self.stop)
             except ProbeError as error:
@@ -149,7 +150,7 @@ class StreamReader:
             is_open = False
             if self.stop.is_set():
                 break
-            self.ring.restart("gap", self._clock.now(), reopened=True)
+            self.ring.restart(GAP, self._clock.now(), reopened=True)
             if self._clock.now() - began_s > _WORKED_S:
                 pause_s = _FIRST_PAUSE_S
             self.stop.wait(pause_s)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.model.errors import ProbeError
+from macontrol.hal.probe import GAP, SETTLING, STALE
 from macontrol.hal.probes.sdr.sample_rate import RATE_KNOWN_S, RateMonitor
 from macontrol.hal.probes.sdr.samples import Samples, SampleStore
 from macontrol.hal.probes.sdr.timestamps import ArrivalEnvelope, Backlog
@@ -68,7 +69,7 @@ class IQRing:
         self._changed = threading.Condition()
         self._awaited_s = inf
         self._broken_at_s = -inf
-        self._break_reason = "gap"
+        self._break_reason = GAP
         self.restarts: dict[str, int] = {}
         self._unsettled_since_s: float | None = None
         self._reset(settling_s)
@@ -201,7 +202,7 @@ class IQRing:
             )
 
     def _break(self, arrival_s: float) -> None:
-        self._restart("gap", arrival_s, RELEARN_S)
+        self._restart(GAP, arrival_s, RELEARN_S)
         self._rate.count_break(arrival_s)
 
     def _time_of(self, index: int) -> float:
@@ -238,9 +239,9 @@ class IQRing:
             first = ceil((start_s - self._time_of(0)) * self.sample_rate_hz)
             last = floor((end_s - self._time_of(0)) * self.sample_rate_hz)
             if first < self._settled:
-                return Window("lost", reason="settling")
+                return Window("lost", reason=SETTLING)
             if first < self._store.oldest:
-                return Window("lost", reason="stale")
+                return Window("lost", reason=STALE)
             if self._confirmed < last:
                 return _PENDING
             return Window("ready", self._store.copy(first, max(first, last)))

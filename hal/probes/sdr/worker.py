@@ -1,8 +1,6 @@
 """A thread that waits for requested windows of samples and computes their power.
 
-A window has no reading if samples are missing (gap, overflow), on the rails (clipping), all equal
-(constant), not numbers or without a finite power (not-a-number), too few (too-few-samples), too
-late (stale) or too early after tuning (settling), or if the radio does not keep its sample rate.
+A window has a reading, or a reason why it has none; `hal.probe` lists the reasons.
 """
 
 from __future__ import annotations
@@ -19,6 +17,15 @@ import numpy as np
 
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.probe import (
+    CLIPPING,
+    CONSTANT,
+    GAP,
+    NOT_A_NUMBER,
+    SAMPLE_RATE,
+    STALE,
+    TOO_FEW_SAMPLES,
+)
 from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.samples import Samples
@@ -95,26 +102,26 @@ class WindowWorker:
         settings = self._settings
         wanted = (request.end_s - request.start_s) * settings.sample_rate_hz
         if wanted < settings.least_samples:
-            return "too-few-samples"
+            return TOO_FEW_SAMPLES
         window = self._ring.window(request.start_s, request.end_s)
         if window.state == "pending":
             overdue = self._clock.now() > request.end_s + settings.stale_s
-            return self._reason_of_loss("stale") if overdue else None
+            return self._reason_of_loss(STALE) if overdue else None
         if window.samples is None:
             return self._reason_of_loss(window.reason)
         with np.errstate(all="ignore"):  # floats can have any value: the result is checked
             if not np.ptp(window.samples, axis=0).any():
-                return "constant"  # every working radio shows at least its own noise
+                return CONSTANT  # every working radio shows at least its own noise
             reading = self._reading(window.samples)
         if not isfinite(reading.power):
-            return "not-a-number"
+            return NOT_A_NUMBER
         if reading.clipped_share > settings.clipping_share:
-            return "clipping"
+            return CLIPPING
         return reading
 
     def _reason_of_loss(self, reason: str) -> str:
-        is_loss = reason in ("gap", "stale")
-        return "sample-rate" if is_loss and self._ring.loses_by_its_rate else reason
+        is_loss = reason in (GAP, STALE)
+        return SAMPLE_RATE if is_loss and self._ring.loses_by_its_rate else reason
 
     def _reading(self, samples: Samples) -> PowerReading:
         settings = self._settings

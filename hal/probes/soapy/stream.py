@@ -20,6 +20,7 @@ import numpy.typing as npt
 from macontrol.config.model.errors import ConfigError, ProbeError
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.probe import OVERFLOW
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
 
@@ -211,9 +212,9 @@ class SoapyStream:
                 received_s = now_s
                 ring.append(rows[: result.ret], now_s)
                 if result.flags & soapy.SOAPY_SDR_END_ABRUPT:
-                    ring.restart("overflow", now_s)
+                    ring.restart(OVERFLOW, now_s)
             elif result.ret == soapy.SOAPY_SDR_OVERFLOW and now_s - received_s <= silence_s:
-                ring.restart("overflow", now_s)
+                ring.restart(OVERFLOW, now_s)
             elif result.ret not in (0, soapy.SOAPY_SDR_TIMEOUT, soapy.SOAPY_SDR_OVERFLOW):
                 raise ProbeError(f"reading failed: {soapy.errToStr(result.ret)}")
             elif now_s - received_s > silence_s:

@@ -57,12 +57,12 @@ def test_ready_status_and_stopping_are_sent(manager: Manager) -> None:
     assert notifier.enabled
     notifier.ready("slot 0")
     notifier.status("slot 200,\n1 missed")
-    notifier.stopping("asked to")
+    notifier.stopping("requested")
     notifier.close()
     assert manager.received() == [
         "READY=1\nSTATUS=slot 0\n",
         "STATUS=slot 200, 1 missed\n",
-        "STOPPING=1\nSTATUS=asked to\n",
+        "STOPPING=1\nSTATUS=requested\n",
     ]
 
 

@@ -13,6 +13,7 @@ from macontrol.config.model.errors import ProbeError
 from macontrol.hal import Measurement
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable
 from macontrol.hal.noise_floor import known_floor
+from macontrol.hal.probe import PROBE_REASONS
 from support.probe_stands import METERS, NOISE, RADIOS, SHARE, Stand
 
 SLOT_S = 0.12
@@ -127,6 +128,16 @@ def test_an_openable_probe_refuses_requests_before_it_is_open(name: str) -> None
         assert stand.probe.name
         with pytest.raises(ProbeError):
             stand.probe.request(1, 0.0, SLOT_S)
+
+
+def test_the_reasons_of_a_radio_are_documented(radio: Stand) -> None:
+    now_s = radio.clock.now()
+    radio.probe.request(100, now_s, now_s)
+    radio.probe.request(101, now_s - 100.0, now_s - 99.0)
+    found = measure(radio, range(1), earlier=2)
+    reasons = {measurement.reason for measurement in found if not measurement.valid}
+    assert len(reasons) >= 2
+    assert reasons <= PROBE_REASONS.keys()
 
 
 def test_the_health_counts_all_requests(radio: Stand) -> None:

@@ -21,6 +21,7 @@ from macontrol.hal.probes.rtl_tcp.stream import Header, RtlTcpStream, parse_head
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.sim.bench.radio import Tuning, VirtualRadio
+from support.delayed_reader import delayed_reader
 from support.probe_settings import probe_settings, wait_until
 from support.suggestions import suggestions
 
@@ -373,18 +374,7 @@ def test_a_delayed_reader_does_not_stamp_old_samples_as_recent() -> None:
     with radio_of() as radio:
         client = Client(radio)
         client.run_until_valid(2)
-        append = IQRing.append
-        delayed = threading.Event()
-
-        def slow(self: IQRing, block: Any, arrival_s: float) -> None:
-            if not delayed.is_set():
-                delayed.set()
-                time.sleep(1.0)
-                arrival_s = client.clock.now()
-            append(self, block, arrival_s)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(IQRing, "append", slow)
+        with delayed_reader(1.0, client.clock) as delayed:
             client.run(12)
         client.run_until_valid(4)
         client.finish()
@@ -552,8 +542,8 @@ def test_a_stopped_transmitter_and_a_drifted_tone_have_different_reasons() -> No
         silent = latest()
         assert (silent.valid, silent.reason) == (True, "no-signal")
         radio.transmitting = True
-        heard = latest()
-        assert (heard.reason, heard.above_floor > 10) == ("", True)
+        received = latest()
+        assert (received.reason, received.above_floor > 10) == ("", True)
         radio.detune(100e3)
         drifted = latest()
         assert drifted.above_floor < 1

@@ -184,9 +184,8 @@ def test_collect_waits_for_the_latest_request_until_its_deadline(
 ) -> None:
     probe.request(1, bench.time_s, bench.time_s + 0.1)
     started = time.monotonic()
-    assert (
-        probe.collect(bench.time_s + 0.2) == []
-    )  # the clock stands still, 0.2 s before the deadline
+    # The clock stands still, 0.2 s before the deadline.
+    assert probe.collect(bench.time_s + 0.2) == []
     assert 0.19 < time.monotonic() - started < 2.0
     feeder = threading.Timer(0.05, bench.run, (0.1,))
     feeder.start()
