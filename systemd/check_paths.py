@@ -16,7 +16,7 @@ HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 
 
 def obstacle(path: str, hidden: Sequence[str] = HIDDEN) -> str | None:
-    """Return why the service cannot reach a path, as written or behind its links; None if it can."""
+    """Return why the service cannot reach a path, as written or resolved; None if it can."""
     written, real = Path(os.path.abspath(path)), Path(path).resolve()
     for each in (written, real):
         for folder in hidden:
