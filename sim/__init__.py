@@ -1,5 +1,4 @@
-"""What stands in for the world: the channel, its drift, the actuator, the simulated backend, the
-virtual bench and its boards; the oracle, the campaigns and the figures. This room imports
-`macontrol.config` and the protocols of `macontrol.hal`; only `macontrol.sim.research` may import
-the controller.
+"""The simulator: the world (channel, drift, carriage, reward maps), the simulated and the virtual
+bench, and research (oracle, replay, the figures of the paper). It imports `macontrol.config` and
+the protocols of `macontrol.hal`; only `macontrol.sim.research` may import the controller.
 """

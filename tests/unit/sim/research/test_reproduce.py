@@ -123,7 +123,7 @@ def test_a_smaller_campaign_is_not_comparable_with_the_bars(
     assert main(arguments) == 0
     told = capsys.readouterr().out
     assert "main.csv, main.json, table.md, summary.json" in told
-    assert "results are there already" in told
+    assert "results exist already" in told
     assert "MoveUCB N_sw" in told
     assert "48 realizations of 15300 slots" in told
     assert "MISS" not in told
