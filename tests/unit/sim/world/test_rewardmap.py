@@ -65,7 +65,7 @@ def test_noise_has_the_level_of_the_config(config: Config) -> None:
 
 
 @pytest.mark.parametrize("name", ["map.npz", "map", "map.dat"])
-def test_saved_map_comes_back_under_its_own_name(
+def test_a_saved_map_is_read_again_under_its_name(
     config: Config, rewards: RewardMap, tmp_path: Path, name: str
 ) -> None:
     rewards.save(tmp_path / name)
@@ -120,7 +120,7 @@ def test_interrupted_save_leaves_no_debris(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_saving_where_no_file_can_be_is_refused(rewards: RewardMap, tmp_path: Path) -> None:
+def test_saving_to_an_impossible_path_is_refused(rewards: RewardMap, tmp_path: Path) -> None:
     with pytest.raises(InputOutputError, match=r"there is no folder .*nowhere"):
         rewards.save(tmp_path / "nowhere" / "map.npz")
     (tmp_path / "file").touch()
