@@ -153,16 +153,8 @@ class FaultyBackend:
 
     def __init__(self, backend: Backend, plan: FaultPlan, clock: Clock) -> None:
         self._backend = backend
-        self._stage = FaultyStage(backend.stage, plan, clock)
-        self._probe = FaultyProbe(backend.probe, plan)
-
-    @property
-    def stage(self) -> Stage:
-        return self._stage
-
-    @property
-    def probe(self) -> Probe:
-        return self._probe
+        self.stage = FaultyStage(backend.stage, plan, clock)
+        self.probe = FaultyProbe(backend.probe, plan)
 
     @property
     def identity(self) -> Mapping[str, str]:

@@ -33,10 +33,6 @@ class Forecast:
     def elapsed(self) -> float:
         return time.monotonic() - self._start
 
-    @property
-    def done_share(self) -> float:
-        return 1.0 - self._left / self._expected if self._expected else 1.0
-
     def advance(self, seconds: float) -> None:
         self._left = max(self._left - seconds, 0.0)
         self._last = seconds

@@ -18,7 +18,7 @@ from macontrol.hal import Clock
 from macontrol.sim.bench.boards.port import VirtualPort
 
 _REQUEST_TIMEOUT_S = 5.0
-# Enough for many minutes, so that a test sees the first line of a run.
+# Enough for many minutes, so that the first line of a run is kept.
 _LINES_KEPT = 100_000
 
 

@@ -349,10 +349,10 @@ class VirtualZaber(VirtualDevice):
     def _round_to_steps(self) -> None:
         """Move the count to the nearest step: a motor stops on a step."""
         end = self._axis.counted.still_at
-        stand = self._axis.counted.position_at(end)
-        whole = round(stand / self._microstep_mm) * self._microstep_mm
+        counted = self._axis.counted.position_at(end)
+        whole = round(counted / self._microstep_mm) * self._microstep_mm
         self._axis.counted.put(whole, end)
-        self._axis.true.put(self._axis.true.position_at(end) + whole - stand, end)
+        self._axis.true.put(self._axis.true.position_at(end) + whole - counted, end)
 
     def _stop_stalled(self) -> None:
         self._halt()

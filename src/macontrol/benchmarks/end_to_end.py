@@ -152,15 +152,15 @@ def compare(
     keep: Path | None = None,
     on_slot: Callable[[int, int], None] = lambda _seed, _slot: None,
 ) -> list[Comparison]:
-    """Run every seed on both backends, so many at a time; `options` say the config in words.
+    """Run every seed on both backends, `parallel` at a time; `options` are those of the config.
 
-    The run files are kept in a folder, if one is given. `on_slot` is called now and then, from
-    several threads, with a seed and the slot it is at.
+    The run files are copied to the folder `keep`, if it is given. `on_slot` is called from several
+    threads with a seed and its current slot.
     """
     if keep is not None:
         _make_folder(keep)
     children = Children()
-    # Sockets need short names, so that all begins in a temporary folder.
+    # The path of a socket must be short: use a temporary folder.
     with tempfile.TemporaryDirectory(prefix="macontrol-") as name:
         with ThreadPoolExecutor(parallel) as workers:
             try:
@@ -179,7 +179,7 @@ def compare(
                 }
                 for future in as_completed([*simulated.values(), *measured.values()]):
                     future.result()
-            except BaseException:  # one has failed, or somebody has had enough
+            except BaseException:  # a run has failed, or the user interrupts
                 workers.shutdown(wait=False, cancel_futures=True)
                 children.stop()
                 raise

@@ -257,11 +257,11 @@ def _latencies(times_us: NDArray[np.float64]) -> Latencies:
 def _of_histogram(histogram: Mapping[int, int], largest: float, cycles: int) -> Latencies:
     """Percentiles of cyclictest's histogram; values beyond its scale count as the largest."""
     levels = sorted(histogram)
-    seen = np.cumsum([histogram[level] for level in levels])
-    count = max(cycles, int(seen[-1]) if len(seen) else 0)
+    counted = np.cumsum([histogram[level] for level in levels])
+    count = max(cycles, int(counted[-1]) if len(counted) else 0)
 
     def at(quantile: float) -> float:
-        index = int(np.searchsorted(seen, np.ceil(count * quantile / 100)))
+        index = int(np.searchsorted(counted, np.ceil(count * quantile / 100)))
         # The histogram rounds down to microseconds: take the middle of the step, never 0.
         return levels[index] + 0.5 if index < len(levels) else largest
 

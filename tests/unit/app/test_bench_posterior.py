@@ -248,3 +248,16 @@ class TestCommand:
             main(["bench", *words])
         assert left.value.code == 64
         assert capsys.readouterr().err.startswith("usage: macontrol bench")
+
+
+def test_a_run_imports_no_benchmark() -> None:
+    script = (
+        "import sys\n"
+        "from macontrol.cli import main\n"
+        "main(['--backend', 'sim', '--fast', '--slots', '3', '--log', 'json'])\n"
+        "print(*(name for name in sys.modules if 'benchmarks' in name or 'sklearn' in name))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.splitlines()[-1] == ""

@@ -160,8 +160,8 @@ class VirtualGrbl(GrblProgram):
         elif self._state not in ("Idle", "Alarm"):
             raise Refused(8)
         elif line == "$I":
-            for said in build(self._dialect, single_axis_homing=self._single_axis_homing):
-                self._say(said)
+            for answer in build(self._dialect, single_axis_homing=self._single_axis_homing):
+                self._say(answer)
         elif line.startswith("$H"):
             self._execute_homing(line[2:])
         elif stored := re.fullmatch(r"\$(\d+)=(-?\d*\.?\d+)", line):
@@ -275,7 +275,7 @@ class VirtualGrbl(GrblProgram):
         if not axes:
             self._other_axes_mm = self._axis.home_mm
         self._homed = True
-        self._act()  # requests that came during homing are answered in the state Home
+        self._act()  # requests during homing are answered in the state Home
         self._state = "Idle"
         if self._dialect == "grblhal":
             self._say("[MSG:]")

@@ -113,10 +113,10 @@ class GrblProgram(VirtualDevice):
         while True:
             if self._closing:
                 raise _ClosedError
-            came = self._attend(until)
+            received = self._attend(until)
             if self._hanging:
                 until = max(until, self._clock.now() + 0.01)
-            elif came or self._clock.now() >= until:
+            elif received or self._clock.now() >= until:
                 return
 
     def _pause(self, for_s: float) -> None:

@@ -271,11 +271,11 @@ def test_scheduled_faults_happen_in_order_and_at_their_time(
     begun: list[float] = []
     monkeypatch.setattr(VirtualBench, "do", watched)
     monkeypatch.setattr(VirtualBench, "__enter__", entered)
-    with open(os.devnull) as nobody:
-        monkeypatch.setattr(sys, "stdin", nobody)
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
         words = ["virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--link", str(tmp_path / "stage")]
         assert main([*words, "--faults", str(plan), "--duration", "1.2"]) == 0
-    assert [(command, heard) for command, _, _, heard in seen] == [
+    assert [(command, transmitting) for command, _, _, transmitting in seen] == [
         ("mute", False),
         ("lose 2.5", False),
     ]

@@ -26,12 +26,12 @@ def test_an_unknown_command_is_refused(tmp_path: Path, sent: str, answer: str) -
         port = os.open(device.port, os.O_RDWR | os.O_NOCTTY)
         try:
             os.write(port, f"/1 1 04 {sent}\n/1 1 05 get limit.min\n".encode())
-            heard = b""
-            while heard.count(b"\n") < 2:
-                heard += os.read(port, 100)
+            received = b""
+            while received.count(b"\n") < 2:
+                received += os.read(port, 100)
         finally:
             os.close(port)
-    assert heard.decode() == f"@01 1 04 {answer}\r\n@01 1 05 OK IDLE WR 0\r\n"
+    assert received.decode() == f"@01 1 04 {answer}\r\n@01 1 05 OK IDLE WR 0\r\n"
 
 
 def test_the_first_line_of_a_long_run_is_kept() -> None:

@@ -56,8 +56,8 @@ def test_in_the_figures_sweep_and_hold_starts_held(paper: Config, tmp_path: Path
 
 def test_figures_share_runs(paper: Config) -> None:
     setting = Setting(paper, 1, 15300)
-    asked = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
-    plays = [task for task in asked if isinstance(task, Play)]
+    tasks_of_figures = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
+    plays = [task for task in tasks_of_figures if isinstance(task, Play)]
     blocked = {
         task.key
         for task in plays
@@ -70,17 +70,17 @@ def test_figures_share_runs(paper: Config) -> None:
 
 def test_jobs_do_each_task_once_and_stay_in_one_world(paper: Config) -> None:
     setting = Setting(paper, 2, 15300)
-    asked = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
-    jobs = plan_jobs(asked + asked)
+    tasks_of_figures = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
+    jobs = plan_jobs(tasks_of_figures + tasks_of_figures)
     planned = [task.key for job in jobs for task in job.tasks]
-    assert sorted(planned) == sorted({task.key for task in asked})
+    assert sorted(planned) == sorted({task.key for task in tasks_of_figures})
     for job in jobs:
         assert len({task.world_key for task in job.tasks}) == 1
         assert job.seconds < 2 * JOB_SECONDS
 
 
 @pytest.mark.parametrize(
-    ("said", "otherwise"),
+    ("config", "equivalent"),
     [
         ({"algorithm__use_persistence": False}, {"algorithm__margin": 0.0}),
         (LADDER["(i)"], {"algorithm__policy": "gp-ucb", "algorithm__beta": 1.5}),
@@ -89,10 +89,10 @@ def test_jobs_do_each_task_once_and_stay_in_one_world(paper: Config) -> None:
     ids=["no persistence", "local search", "default confidence"],
 )
 def test_equivalent_configs_share_one_result(
-    paper: Config, said: dict[str, object], otherwise: dict[str, object]
+    paper: Config, config: dict[str, object], equivalent: dict[str, object]
 ) -> None:
     paper = paper.replace(run__horizon=400, run__seed=3)
-    one, other = paper.replace(**said), paper.replace(**otherwise)
+    one, other = paper.replace(**config), paper.replace(**equivalent)
     assert Play(canonical(one)).key == Play(canonical(other)).key
     world = simulate_map(paper, 3, 400)
     runs = [play(config, world).trajectory for config in (one, other, canonical(one))]
