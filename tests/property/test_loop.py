@@ -162,6 +162,7 @@ class ChaoticPolicy(ScriptedPolicy):
         return Decision(rng.choice([wish, *ODD]), wish, rng.random() < 0.5, False, rng.choice(ODD))
 
 
+@pytest.mark.fault("guard")
 @settings(max_examples=EXAMPLES)
 @given(
     seed=st.integers(0, 2**32),

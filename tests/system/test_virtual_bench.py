@@ -99,6 +99,7 @@ def test_it_runs_and_a_reset_board_is_homed_before_it_moves_again(bench: Bench) 
     assert all(verdict["holds"] is not False for verdict in summary["theory"].values())
 
 
+@pytest.mark.fault("homing-without-consent")
 def test_without_permission_nothing_moves(bench: Bench) -> None:
     process = bench.start_controller("--slots", "5")
     _, errors = process.communicate(timeout=60)
@@ -106,7 +107,8 @@ def test_without_permission_nothing_moves(bench: Bench) -> None:
     assert "stage.homing" in errors
 
 
-def test_a_slot_plan_the_stage_cannot_keep_is_refused_with_one_that_it_can(bench: Bench) -> None:
+@pytest.mark.fault("slot-plan-too-fast")
+def test_an_impossible_slot_plan_is_refused_with_a_possible_one(bench: Bench) -> None:
     process = bench.start_controller(
         "--cold", "--yes", "--slots", "5", "--set", "physical.command_latency_s=0",
         "--set", "physical.actuation_time_s=0.05", "--set", "physical.acceleration_m_per_s2=9",

@@ -62,6 +62,7 @@ def test_the_signal_is_as_before_afterwards_and_the_thread_has_gone() -> None:
     wait_until(lambda: not any(t.name == "noise-floor" for t in threading.enumerate()))
 
 
+@pytest.mark.fault("sigusr1-simulated")
 def test_a_simulated_probe_has_none_and_says_so() -> None:
     told: list[tuple[str, float | None]] = []
     with FloorRequest(None, lambda *words: told.append(words)):

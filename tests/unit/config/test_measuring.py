@@ -34,6 +34,7 @@ def test_the_lab_presets_measure_enough(preset: str) -> None:
     assert shortcoming(load_config(preset=preset)) is None
 
 
+@pytest.mark.fault("slot-too-few-samples", "tone-band-too-narrow")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -125,6 +126,7 @@ class TestCheckCommand:
         assert "3.4 to measure" in out
         assert "tuner" not in out
 
+    @pytest.mark.fault("slot-too-few-samples")
     def test_too_few_samples_are_refused_without_a_bench_too(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -62,7 +62,8 @@ def open_client(port: VirtualPort) -> int:
     return os.open(port.name, os.O_RDWR | os.O_NOCTTY)
 
 
-def test_the_next_client_gets_in_after_one_that_was_killed(port: VirtualPort, link: Path) -> None:
+@pytest.mark.fault("virtual-port-exclusive-flag")
+def test_a_client_can_connect_after_one_that_was_killed(port: VirtualPort, link: Path) -> None:
     for _ in range(2):
         kill_exclusive_client(port)
         client = open_client(port)
