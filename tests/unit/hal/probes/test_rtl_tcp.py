@@ -489,8 +489,8 @@ class OtherRate(VirtualRadio):
 
     rate_hz = RATE
 
-    def _obey(self, data: bytes) -> bytes:
-        left = super()._obey(data)
+    def _execute(self, data: bytes) -> bytes:
+        left = super()._execute(data)
         self.tuning.sample_rate_hz = self.rate_hz
         return left
 
