@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from macontrol.config.checks.contradictions import contradictions
+from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.config.section import Section
 from macontrol.config.stage_settings import StageSettings
@@ -232,6 +233,16 @@ class Config(Section):
     def rail_mm(self) -> float:
         """D in millimetres: how much of the stage's rail is used."""
         return self.physical.region_length * self.physical.wavelength_mm
+
+    @property
+    def slot_timing(self) -> SlotTiming:
+        """How the time of a slot is divided."""
+        return SlotTiming.from_shares(
+            self.physical.slot_duration_s,
+            self.physical.actuation_time_s,
+            guard_share=self.timing.guard_share,
+            decision_share=self.timing.decision_share,
+        )
 
     @property
     def window_s(self) -> float:
