@@ -81,6 +81,7 @@ class Wire:
         self.closed = True
 
 
+@pytest.mark.fault("arbitrary-radio-bytes")
 @given(st.binary(max_size=64) | st.builds(lambda tail: b"RTL0" + tail, st.binary(max_size=12)))
 def test_a_header_is_read_or_refused(data: bytes) -> None:
     try:
@@ -91,6 +92,7 @@ def test_a_header_is_read_or_refused(data: bytes) -> None:
         assert header == Header(*struct.unpack(">II", data[4:]))
 
 
+@pytest.mark.fault("radio-wrong-server", "arbitrary-radio-bytes")
 @given(greetings, st.lists(pieces, max_size=12), st.data())
 def test_a_server_may_say_anything(
     greeting: bytes, after: list[bytes | Exception | None], data: st.DataObject
@@ -126,6 +128,7 @@ def test_a_server_may_say_anything(
 delays = st.one_of(st.just(0.0), st.floats(0.0, 0.02), st.floats(-2.0, 5.0))
 
 
+@pytest.mark.fault("arbitrary-radio-bytes")
 @given(
     st.lists(st.tuples(st.integers(0, 300), delays, st.booleans()), min_size=1, max_size=60),
     st.lists(st.tuples(st.floats(-0.2, 1.0), st.floats(0.0, 0.5)), min_size=1, max_size=8),
@@ -168,6 +171,7 @@ def test_a_window_is_whole_in_order_and_of_its_length_or_there_is_none(
     assert check(0.4, 0.2), "across the end of the ring's memory, 0.3 s ago"
 
 
+@pytest.mark.fault("arbitrary-radio-bytes")
 @given(st.binary(max_size=4000), st.integers(1, 5))
 def test_any_bytes_have_a_power_and_a_reward(data: bytes, repeat: int) -> None:
     samples = np.frombuffer(data * repeat, np.uint8)
@@ -183,6 +187,7 @@ def test_any_bytes_have_a_power_and_a_reward(data: bytes, repeat: int) -> None:
             assert isfinite(sigma)
 
 
+@pytest.mark.fault("stream-cut-within-sample")
 @given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=40))
 def test_the_cut_of_the_stream_does_not_matter(cut: list[bytes]) -> None:
     got: list[Any] = []

@@ -21,7 +21,7 @@ from macontrol.controller.runtime.approach import Approach
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.hal import Arrival, Measurement
-from macontrol.sim.world.actuator import describe
+from macontrol.sim.bench.simulated import describe
 from support.scripted_bench import Kept, ScriptedClock, ScriptedPolicy, ScriptedProbe, ScriptedStage
 from support.watched_stage import WatchedStage
 
@@ -165,6 +165,7 @@ class ChaoticPolicy(ScriptedPolicy):
         return Decision(target, wanted, rng.random() < 0.5, False, shortfall)
 
 
+@pytest.mark.fault("guard")
 @settings(max_examples=EXAMPLES)
 @given(
     seed=st.integers(0, 2**32),

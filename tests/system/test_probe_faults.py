@@ -171,6 +171,7 @@ def reward_of(start_s: float) -> float:
     return (1 - ACTUATION_S / SLOT_S) * log2(1 + float(np.mean(powers)) / NOISE)
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 def test_a_signal_while_the_radio_gets_ready_is_heard_at_once(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -198,6 +199,7 @@ def _end_at_once(controller: Controller) -> None:
     assert time.monotonic() - begun < 10.0  # what it was about would take 30 s
 
 
+@pytest.mark.fault("radio-drops-client", "radio-stalls", "clipping", "reward-late")
 def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -229,6 +231,7 @@ def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     assert radio.clients == 2
 
 
+@pytest.mark.fault("radio-gone")
 def test_a_radio_that_never_comes_back_ends_the_run_with_the_cause_and_the_stage_at_rest(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -248,6 +251,7 @@ def test_a_radio_that_never_comes_back_ends_the_run_with_the_cause_and_the_stage
     assert stage.position_at(time.monotonic()) == stands_at
 
 
+@pytest.mark.fault("radio-unreachable")
 def test_a_radio_that_is_not_there_is_named_with_its_address(
     tmp_path: Path, stage: VirtualGrbl
 ) -> None:
@@ -260,6 +264,7 @@ def test_a_radio_that_is_not_there_is_named_with_its_address(
     assert not controller.file.exists()
 
 
+@pytest.mark.fault("radio-lost-in-survey")
 def test_a_radio_that_drops_its_client_in_the_survey_is_waited_for(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -299,6 +304,7 @@ class Bench:
             self.bench.open(closing)
 
 
+@pytest.mark.fault("signal-never-above-floor")
 @pytest.mark.parametrize("transmitting", [True, False])
 def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
     stage: VirtualGrbl, monkeypatch: pytest.MonkeyPatch, transmitting: bool
@@ -314,6 +320,7 @@ def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
     assert "no signal yet: switch the transmitter on" in bench.told
 
 
+@pytest.mark.fault("transmitter-off-at-start")
 def test_the_transmitter_is_asked_for_and_waited_for(stage: VirtualGrbl) -> None:
     with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
         radio.transmitting = False
@@ -367,6 +374,7 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
     assert np.nanmedian(after) == pytest.approx(share * log2(1 + 30), abs=0.05)
 
 
+@pytest.mark.fault("transmitter-stops", "floor-with-transmitter-on")
 def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_floor(
     tmp_path: Path, stage: VirtualGrbl
 ) -> None:

@@ -157,6 +157,7 @@ class Client:
                 assert measurement.reward == pytest.approx(expected, abs=0.1)
 
 
+@pytest.mark.fault("reward-late", "gain-fixed")
 def test_rewards_and_noise_floor_through_the_real_server(library: Path) -> None:
     server = Server(library, FAKE_QUIET_S=3.0)
     try:
@@ -183,6 +184,7 @@ def test_rewards_and_noise_floor_through_the_real_server(library: Path) -> None:
         server.kill()
 
 
+@pytest.mark.fault("sample-time")
 def test_the_samples_are_stamped_with_the_time_they_were_taken(server: Server) -> None:
     """Each change of level is at a known moment: how far off are the stamps?"""
     settings = probe_settings(address=server.address)
@@ -216,6 +218,7 @@ def test_the_samples_are_stamped_with_the_time_they_were_taken(server: Server) -
     assert max(map(abs, errors)) < 0.01
 
 
+@pytest.mark.fault("radio-busy")
 def test_a_second_client_is_told_that_the_server_is_busy(server: Server) -> None:
     first = Client(server.address)
     settings = probe_settings(address=server.address, connect_timeout_s=1.0)
@@ -225,6 +228,7 @@ def test_a_second_client_is_told_that_the_server_is_busy(server: Server) -> None
     first.probe.close()
 
 
+@pytest.mark.fault("reader-stalls")
 def test_a_reader_held_up_for_two_seconds_reads_nothing_stale_as_fresh(server: Server) -> None:
     client = Client(server.address)
     client.run_until_valid(2)
@@ -248,6 +252,7 @@ def test_a_reader_held_up_for_two_seconds_reads_nothing_stale_as_fresh(server: S
     client.probe.close()
 
 
+@pytest.mark.fault("samples-lost")
 def test_lost_samples_shift_nothing(library: Path) -> None:
     server = Server(library, FAKE_LOSE_MS=70.0)
     try:
@@ -263,6 +268,7 @@ def test_lost_samples_shift_nothing(library: Path) -> None:
         server.kill()
 
 
+@pytest.mark.fault("radio-header-slow", "radio-drops-client")
 def test_a_server_that_drops_its_client_is_found_again(server: Server) -> None:
     """On SIGTERM the real server drops its client, rests for 5 s, and greets again."""
     client = Client(server.address)
@@ -281,6 +287,7 @@ def test_a_server_that_drops_its_client_is_found_again(server: Server) -> None:
     client.probe.close()
 
 
+@pytest.mark.fault("radio-restarts")
 def test_a_server_that_dies_is_told_and_found_again_when_restarted(server: Server) -> None:
     client = Client(server.address)
     client.run_until_valid(1)

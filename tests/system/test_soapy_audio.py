@@ -77,6 +77,7 @@ def valid_rewards(child: Child) -> list[float]:
     return [m["reward"] for m in answer.get("rewards", []) if m["valid"]]
 
 
+@pytest.mark.fault("overflow")
 def test_levels_noise_floor_and_overflow_through_a_real_soapysdr(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_levels_noise_floor_and_overflow_through_a_real_soapysdr(
         player.close()
 
 
+@pytest.mark.fault("stream-breaks-repeatedly")
 def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
     """Without its sound server the module reports overflows without end."""
     with sound_server(tmp_path) as environment:
@@ -125,6 +127,7 @@ def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
         player.close()
 
 
+@pytest.mark.fault("soapy-no-such-radio")
 def test_without_a_sound_server_the_radio_is_told_to_be_missing(tmp_path: Path) -> None:
     nowhere = os.environ | {"PULSE_SERVER": f"unix:{tmp_path}/none", "HOME": str(tmp_path)}
     child = Child(tmp_path, nowhere | {"XDG_RUNTIME_DIR": str(tmp_path)})

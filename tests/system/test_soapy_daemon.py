@@ -110,6 +110,7 @@ def await_rewards(file: Path, is_meant: Callable[[Any], Any]) -> None:
     wait_until(are_in, every_s=0.2)
 
 
+@pytest.mark.fault("soapy-level")
 def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

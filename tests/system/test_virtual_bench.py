@@ -99,6 +99,7 @@ def test_it_runs_and_a_reset_board_is_homed_before_it_moves_again(bench: Bench) 
     assert all(verdict["holds"] is not False for verdict in summary["theory"].values())
 
 
+@pytest.mark.fault("homing-without-consent")
 def test_without_consent_nothing_moves(bench: Bench) -> None:
     process = bench.start_controller("--slots", "5")
     _, errors = process.communicate(timeout=60)
@@ -106,6 +107,7 @@ def test_without_consent_nothing_moves(bench: Bench) -> None:
     assert "stage.homing" in errors
 
 
+@pytest.mark.fault("slot-plan-too-fast")
 def test_a_slot_plan_the_stage_cannot_keep_is_refused_with_one_that_it_can(bench: Bench) -> None:
     process = bench.start_controller(
         "--cold", "--yes", "--slots", "5", "--set", "physical.command_latency_s=0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, nan
 from operator import itemgetter
 
-from macontrol.config.model.grid import ON_GRID, Grid
+from macontrol.config.model.grid import ON_GRID, Grid, are_apart
 from macontrol.controller.policies.policy import Decision
 
 
@@ -66,8 +66,8 @@ class SweepAndHold:
         else:
             target = self._hold
         step = self._grid.advance(position, target, self._rho_max)
-        switched, self._target = abs(target - self._target) > ON_GRID, target
-        return Decision(target, step, switched, abs(target - step) > ON_GRID, nan)
+        switched, self._target = are_apart(target, self._target), target
+        return Decision(target, step, switched, are_apart(target, step), nan)
 
     def _is_sweep(self, slot: int) -> bool:
         """Whether a slot belongs to a sweep: the first slots of each period after the first."""

@@ -1,24 +1,26 @@
-"""What the live view is sent: the state of a run as plain data, a few times per second."""
+"""The state of a run as plain data, which the live view gets a few times per second."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, log10, nan
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.config.model.reward import snr_of
+from macontrol.config.model.units import to_db
 from macontrol.controller.policies.policy import HasPosterior, Policy, Posterior
 from macontrol.controller.runtime.loop import SlotLoop
 
 _POINTS = 120
-"""Of the estimate along the rail: more than a terminal shows."""
+"""Points of the estimate along the rail: more than a terminal shows."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run and the facts of it that do not change."""
+    """A run and its constant facts."""
 
     title: str
     length: float
@@ -44,7 +46,7 @@ class RunFacts:
         )
 
     def state(self) -> dict[str, Any]:
-        """The run now. The slot thread runs meanwhile, so numbers may be one slot apart."""
+        """The run now. The slot thread is running, so values can differ by one slot."""
         tally, planned = self.loop.tally, self.loop.timing
         position = tally.position
         return {
@@ -95,9 +97,9 @@ class RunFacts:
 
 
 def snr_db(reward: float, transmission_share: float) -> float:
-    """The SNR that a reward (1 − T_a/T_s)·log2(1 + SNR) stands for, in dB."""
+    """The SNR in dB of a reward (1 − T_a/T_s)·log2(1 + SNR)."""
     try:
-        snr = 2.0 ** (reward / transmission_share) - 1.0
+        snr = snr_of(transmission_share, reward)
     except OverflowError:
         return inf
-    return 10.0 * log10(snr) if snr > 0 else nan
+    return to_db(snr) if snr > 0 else nan

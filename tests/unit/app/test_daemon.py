@@ -359,6 +359,7 @@ class TestRestart:
         assert self.first_slot(config, capfd, name="other") == 1
         assert self.first_slot(config.replace(run__seed=2), capfd) == 1
 
+    @pytest.mark.fault("other-board-since-last-run")
     @pytest.mark.parametrize("before", [{"bench": "simulated", "port": "USB 1"}, None])
     def test_nor_of_another_board_under_the_same_name(
         self,
@@ -429,6 +430,7 @@ def test_options_that_contradict_resuming_are_refused(
     assert "--resume" in capfd.readouterr().err
 
 
+@pytest.mark.fault("low-space-at-start")
 def test_a_start_without_room_says_so_and_the_run_goes_on(
     paper: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -488,6 +490,7 @@ class TestKeptSurvey:
         assert note.startswith("survey: 3 samples from ")
         assert note.endswith(", 5 s old")
 
+    @pytest.mark.fault("survey-older-than-window")
     @pytest.mark.parametrize("policy", ["moveucb", "gp-ucb", "epsilon-greedy", "fixed"])
     def test_later_only_sigma_f_is(self, start: Callable[..., Any], policy: str) -> None:
         survey, in_window, (note,), walks = start(25.0, policy)
@@ -495,6 +498,7 @@ class TestKeptSurvey:
         assert survey.reward.tolist() == [1.0, 3.0, 2.0]
         assert "is 25 s old, and the window is 20 s: sigma_f = 1.000 is used" in note
 
+    @pytest.mark.fault("survey-older-than-window")
     def test_a_policy_that_starts_from_samples_walks_again(self, start: Callable[..., Any]) -> None:
         _, in_window, notes, walks = start(25.0, "sweep-and-hold")
         assert (in_window, walks) == (True, 1)
@@ -749,6 +753,7 @@ class TestEnding:
 
 
 class TestSignals:
+    @pytest.mark.fault("sighup")
     def test_a_service_does_not_end_when_it_is_hung_up(
         self,
         paper: Config,
@@ -766,6 +771,7 @@ class TestSignals:
         assert lines[-1]["slots"] == 40
         assert [line for line in lines if "SIGHUP is ignored" in line.get("detail", "")]
 
+    @pytest.mark.fault("sigusr1-simulated")
     def test_a_simulated_bench_ignores_a_request_for_the_noise_floor(
         self,
         paper: Config,

@@ -272,6 +272,7 @@ def test_soapysdr_is_asked_for_radios_only_on_request(
     assert "finds: none; it has modules for: HackRF" in capsys.readouterr().out
 
 
+@pytest.mark.fault("soapy-not-installed")
 def test_without_soapysdr_that_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_signal_handler_is_restored_and_the_thread_ends() -> None:
     wait_until(lambda: not any(t.name == "noise-floor" for t in threading.enumerate()))
 
 
+@pytest.mark.fault("sigusr1-simulated")
 def test_a_probe_without_a_noise_floor_ignores_the_request() -> None:
     reported: list[tuple[str, float | None]] = []
     with FloorRequest(None, lambda *report: reported.append(report)):

@@ -140,6 +140,7 @@ def test_faults_and_invalid_measurements_are_counted_apart_as_in_the_summary() -
     assert "faults   5, invalid 114 " in drawn(LiveView(a_run(tally)).snapshot())
 
 
+@pytest.mark.fault("real-time-refused")
 @pytest.mark.parametrize(("height", "events"), [(20, 0), (22, 2), (24, 4), (50, 4)])
 def test_the_notice_is_in_sight_on_a_low_terminal_and_old_events_give_way(
     height: int, events: int
@@ -151,6 +152,7 @@ def test_the_notice_is_in_sight_on_a_low_terminal_and_old_events_give_way(
     assert shown == list(range(10**6 + 4 - events, 10**6 + 4))
 
 
+@pytest.mark.fault("live-view-ascii")
 def test_on_an_ascii_terminal_all_characters_are_plain() -> None:
     picture = drawn(eventful().snapshot(), 60, ASCII)
     assert picture.isascii()
@@ -201,7 +203,7 @@ def test_the_snr_is_the_one_that_the_reward_stands_for(reward: float, decibels: 
 
 @pytest.fixture
 def _signals_kept() -> Any:
-    before = [(number, signal.getsignal(number)) for number in picture.NOT_FOR_THE_VIEW]
+    before = [(number, signal.getsignal(number)) for number in picture.IGNORED_SIGNALS]
     yield
     for number, handler in before:
         signal.signal(number, handler)

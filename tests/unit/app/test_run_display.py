@@ -67,6 +67,7 @@ def test_a_pipe_has_text_and_the_journal_json(monkeypatch: pytest.MonkeyPatch) -
     os.close(reading)
 
 
+@pytest.mark.fault("real-time-refused")
 def test_refused_real_time_and_its_command_are_in_the_summary(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -176,6 +176,7 @@ def test_a_tone_outside_the_band_is_reported_with_what_to_set() -> None:
     assert setting.told.count("set probe.tone_offset_hz to 300000") == 1
 
 
+@pytest.mark.fault("resume-with-transmitter-on")
 @pytest.mark.parametrize(
     ("earlier_dbfs", "used_dbfs"), [(None, -40.0), (-39.0, -40.0), (-40.5, -40.0), (-60.0, -60.0)]
 )
@@ -189,6 +190,7 @@ def test_a_run_that_is_continued_with_the_transmitter_on_keeps_its_noise_floor(
     assert f"radio: noise floor {used_dbfs:.1f} dBFS" in setting.told
 
 
+@pytest.mark.fault("process-ends")
 def test_the_stage_is_let_go_of_before_the_radio() -> None:
     """The radio's threads may take seconds to end, and the stage may be moving."""
     setting = Setting(lambda: 3.0)
@@ -215,6 +217,7 @@ def test_samples_that_are_lost_in_the_noise_floor_cost_another_attempt_and_not_t
     assert "homed" not in setting.told
 
 
+@pytest.mark.fault("radio-lost-awaiting-signal")
 @pytest.mark.parametrize("lasts_s", [0.0, 10.0, 25.0])
 def test_a_radio_that_drops_out_while_the_signal_is_awaited_is_waited_for(lasts_s: float) -> None:
     setting = Setting(lambda: "hung up" if setting.clock.now() < 1000.0 + lasts_s else 3.0)
@@ -222,6 +225,7 @@ def test_a_radio_that_drops_out_while_the_signal_is_awaited_is_waited_for(lasts_
     assert ("probe-fault: hung up" in setting.told) == (lasts_s > 0)
 
 
+@pytest.mark.fault("radio-lost-awaiting-signal")
 def test_one_that_does_not_come_back_ends_the_opening_after_the_patience() -> None:
     setting = Setting(lambda: "hung up")
     with pytest.raises(HardwareError, match=r"the probe has failed for 3\d s .*hung up"):
@@ -229,6 +233,7 @@ def test_one_that_does_not_come_back_ends_the_opening_after_the_patience() -> No
     assert setting.clock.now() - 1000.0 == pytest.approx(30.0, abs=2.0)
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 @pytest.mark.parametrize("outcome", [0.0, "hung up"])
 def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | str) -> None:
     def script() -> float | str:
@@ -242,6 +247,7 @@ def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | st
     assert setting.clock.now() < 1005.0
 
 
+@pytest.mark.fault("homing-without-consent")
 @pytest.mark.parametrize(
     ("homing", "yes", "at_terminal", "is_refused"),
     [

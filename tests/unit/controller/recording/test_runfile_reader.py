@@ -281,6 +281,7 @@ ENDLESS = (
 )
 
 
+@pytest.mark.fault("last-run-damaged")
 @pytest.mark.parametrize(
     "damage",
     [

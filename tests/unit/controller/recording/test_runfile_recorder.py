@@ -252,6 +252,7 @@ def test_handing_over_is_refused_and_counted_when_the_writer_hangs(
     assert (file.pending, file.lost) == (100, 50)
 
 
+@pytest.mark.fault("disk-hangs-at-end")
 def test_what_a_disk_that_hangs_has_not_taken_by_the_end_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +308,7 @@ def test_a_file_that_cannot_be_begun_is_refused_with_its_reason(tmp_path: Path, 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a-file", "taken.sqlite"]
 
 
+@pytest.mark.fault("run-file-renamed")
 def test_a_file_that_is_renamed_during_the_run_is_reported_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
@@ -317,6 +319,7 @@ def test_a_file_that_is_renamed_during_the_run_is_reported_and_loses_nothing(
     assert file.lost == 0
 
 
+@pytest.mark.fault("run-file-deleted")
 def test_a_deleted_folder_costs_what_was_in_it_and_a_new_file_is_begun(tmp_path: Path) -> None:
     path = tmp_path / "state" / "macontrol" / "run.sqlite"
     path.parent.mkdir(parents=True)
@@ -335,6 +338,7 @@ def test_a_deleted_folder_costs_what_was_in_it_and_a_new_file_is_begun(tmp_path:
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.fault("run-file-deleted")
 def test_records_wait_until_a_deleted_file_can_be_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +361,7 @@ def test_records_wait_until_a_deleted_file_can_be_begun_again(
     assert read_run(path).slots["slot"].tolist() == [2]
 
 
+@pytest.mark.fault("run-file-deleted")
 def test_a_deletion_that_is_never_mended_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +377,7 @@ def test_a_deletion_that_is_never_mended_is_counted(
     assert (file.written, file.lost) == (0, 2)
 
 
+@pytest.mark.fault("low-space")
 def test_recording_pauses_below_the_floor_of_free_space_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,6 +501,7 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
     assert "0 records were lost" in told[1]
 
 
+@pytest.mark.fault("disk-full")
 def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -624,6 +631,7 @@ while True:
 """
 
 
+@pytest.mark.fault("process-killed-recording")
 @pytest.mark.parametrize(
     ("pace", "moments"),
     [(REAL_TIME, (0.0, 0.13, 0.52, 1.7)), (AS_FAST_AS_IT_COMPUTES, (0.3, 1.1))],

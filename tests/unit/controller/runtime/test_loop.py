@@ -164,6 +164,7 @@ class TestTime:
             )
             assert end - record.start_s == pytest.approx(bench.slot_s * (1 - timing.decision_share))
 
+    @pytest.mark.fault("real-time-refused")
     @pytest.mark.parametrize(
         ("reserved_s", "kept_s"),
         [(1e-4, 5e-4), (1.5e-3, 1.5e-3), (1.0, 1.95e-3)],  # at most half of what T_a leaves
@@ -342,6 +343,7 @@ class TestTime:
         bench.stage.delay_s = motion_s
         return bench
 
+    @pytest.mark.fault("long-slot-stop")
     @pytest.mark.parametrize("motion_s", [0.1, 15.0])
     def test_signs_of_life_are_given_in_a_long_slot(self, paper: Config, motion_s: float) -> None:
         bench = self.slow(paper, motion_s)
@@ -357,6 +359,7 @@ class TestTime:
             assert record.on_time
             assert record.actuate_s == pytest.approx(motion_s, abs=0.06)
 
+    @pytest.mark.fault("long-slot-stop")
     @pytest.mark.parametrize("after_s", [1.0, 30.0, 63.0, 70.0, 100.0, 117.0])
     def test_a_long_slot_is_not_waited_out_when_told_to_stop(
         self, paper: Config, after_s: float
@@ -400,6 +403,7 @@ class TestTime:
 class TestStage:
     """Late, lost, lying or silent: where the antenna is, is what the stage says."""
 
+    @pytest.mark.fault("late-arrival")
     @pytest.mark.parametrize(("late_slots", "moving"), [(0.3, 0), (0.9, 0), (1.5, 1), (4.2, 4)])
     def test_a_late_arrival_costs_the_measurement_and_is_where_the_stage_says(
         self, bench: ScriptedBench, late_slots: float, moving: int
@@ -445,6 +449,7 @@ class TestStage:
         assert len(kept.events(EventKind.RECOVERY)) == 1
         assert all(r.on_time for r in kept.slots if r.slot > 4)
 
+    @pytest.mark.fault("late-arrival")
     @pytest.mark.parametrize("said_mm", [-1000.0, 1e9, 1e308, 90.0, 17.0])
     def test_a_stage_that_says_it_is_elsewhere_is_asked_again(
         self, bench: ScriptedBench, said_mm: float
@@ -507,6 +512,7 @@ class TestStage:
             bench.run(100_000)
         assert len(bench.stage.commands) == 3
 
+    @pytest.mark.fault("command-rejected")
     def test_a_silent_stage_is_borne_for_the_patience_and_not_longer(
         self, impatient: ScriptedBench
     ) -> None:
@@ -588,6 +594,7 @@ class TestStage:
         assert seen == ["recovering the stage", "recovering the stage"]
         assert bench.loop.activity == ""
 
+    @pytest.mark.fault("stage-lost-while-holding")
     def test_a_stage_lost_while_the_antenna_holds_is_noticed_within_a_second(
         self, bench: ScriptedBench
     ) -> None:
@@ -630,6 +637,7 @@ class TestStage:
             bench.run(1000)
         assert bench.stage.recoveries == 1
 
+    @pytest.mark.fault("stage-lost-repeatedly")
     @pytest.mark.parametrize(("pause_s", "is_borne"), [(1.0, False), (200.0, True)])
     def test_a_stage_that_is_lost_again_and_again_is_given_up(
         self, bench: ScriptedBench, pause_s: float, is_borne: bool
@@ -649,6 +657,7 @@ class TestStage:
                 bench.run(1000)
             assert bench.stage.recoveries == 5
 
+    @pytest.mark.fault("slow-answers")
     def test_a_stage_that_is_late_in_every_slot_is_given_up(self, impatient: ScriptedBench) -> None:
         bench = impatient
         bench.stage.delay_s = 0.5 * bench.slot_s
@@ -668,6 +677,7 @@ class TestStage:
         bench.run(2000)  # 10 s
         assert bench.tally.late_arrivals > 500
 
+    @pytest.mark.fault("every-command-fails")
     @pytest.mark.parametrize("says_arrived", [True, False], ids=["blocked", "late for ever"])
     def test_a_stage_that_never_gets_anywhere_is_given_up_though_the_antenna_holds_at_times(
         self, impatient: ScriptedBench, says_arrived: bool
@@ -689,6 +699,7 @@ class TestStage:
         assert not any(record.on_time for record in commanded)
         assert 1.5 < len(bench.stage.commands) * bench.slot_s < 2.1
 
+    @pytest.mark.fault("every-command-fails")
     def test_commands_that_fail_far_apart_do_not_use_up_the_patience(
         self, impatient: ScriptedBench
     ) -> None:
@@ -704,6 +715,7 @@ class TestStage:
         bench.loop.run(slots=1000)  # 5 s
         assert len(bench.kept.events(EventKind.STAGE_FAULT)) == 9
 
+    @pytest.mark.fault("every-command-fails")
     def test_an_answer_ends_an_outage_in_which_nothing_was_commanded(
         self, impatient: ScriptedBench
     ) -> None:
@@ -743,6 +755,7 @@ class TestStage:
         assert bench.clock.now() < lost_at + 10.0
         assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults == 1
 
+    @pytest.mark.fault("steps-lost")
     @pytest.mark.parametrize("homing_s", [0.0, 1.5])
     def test_a_stage_is_homed_again_when_that_is_due(
         self, bench: ScriptedBench, homing_s: float
@@ -873,6 +886,7 @@ class TestApproach:
         assert "did not report its arrival" in late.detail
         assert "arrived at" not in late.detail
 
+    @pytest.mark.fault("approach-blocked")
     def test_a_blocked_stage_is_given_up(self, impatient: ScriptedBench) -> None:
         bench = impatient
         at = bench.stage.position_mm
@@ -884,6 +898,7 @@ class TestApproach:
         with pytest.raises(HardwareError, match="blocks the carriage"):
             bench.loop.approach(2.0)
 
+    @pytest.mark.fault("approach-beside-target")
     def test_one_that_is_never_there_to_the_step_is_there_when_it_is_close(
         self, paper: Config
     ) -> None:
@@ -901,6 +916,7 @@ class TestApproach:
         )
         assert not bench.kept.events()
 
+    @pytest.mark.fault("approach-blocked")
     def test_one_that_does_not_move_by_strokes_of_a_step_is_given_up(
         self, impatient: ScriptedBench
     ) -> None:
@@ -915,6 +931,7 @@ class TestApproach:
         with pytest.raises(HardwareError, match="blocks the carriage"):
             bench.loop.approach(2.0)
 
+    @pytest.mark.fault("steps-too-coarse")
     @pytest.mark.parametrize("strokes", [1.3, 20.0])
     def test_one_whose_steps_are_longer_than_a_stroke_is_not_there(
         self, impatient: ScriptedBench, strokes: float
@@ -944,6 +961,7 @@ class TestProbe:
         probe.held += ready
         return []
 
+    @pytest.mark.fault("reward-late")
     @pytest.mark.parametrize("by", [1, 2, 50, 299])
     def test_a_late_reward_counts_for_its_own_slot_and_place(
         self, bench: ScriptedBench, by: int
@@ -1005,6 +1023,7 @@ class TestProbe:
         assert {late.slot for late in kept.late_rewards} == {3, 4, 5}
         assert kept.slot(6).reward == 0.006
 
+    @pytest.mark.fault("measurement-invalid")
     @pytest.mark.parametrize("reward", [nan, inf, -inf, 1e300, -1e300, 1e6])
     def test_a_reward_that_cannot_be_is_not_observed(
         self, bench: ScriptedBench, reward: float
@@ -1015,6 +1034,7 @@ class TestProbe:
         assert (kept.slot(4).reward, kept.slot(4).invalid) == (None, "out-of-range")
         assert len(kept.events(EventKind.INVALID)) == bench.tally.invalid == 1
 
+    @pytest.mark.fault("measurement-invalid")
     @pytest.mark.parametrize(("reason", "told"), [("clipping", "clipping"), ("", "invalid")])
     def test_an_invalid_measurement_is_no_observation(
         self, bench: ScriptedBench, reason: str, told: str
@@ -1044,6 +1064,7 @@ class TestProbe:
         with pytest.raises(HardwareError, match="the probe has failed for 2 s"):
             bench.loop.run(first_slot=last + 1)
 
+    @pytest.mark.fault("no-valid-measurement")
     @pytest.mark.parametrize("late", [False, True])
     def test_measurements_that_are_never_valid_end_the_run_with_the_reason(
         self, impatient: ScriptedBench, late: bool
@@ -1060,6 +1081,7 @@ class TestProbe:
             bench.run(10_000)
         assert bench.clock.now() - begun == pytest.approx(2.0, abs=0.2)
 
+    @pytest.mark.fault("no-valid-measurement")
     @pytest.mark.parametrize("valid_every_s", [1.9, None])
     def test_now_and_then_a_valid_one_is_enough_and_a_noise_floor_may_take_its_time(
         self, impatient: ScriptedBench, valid_every_s: float | None
@@ -1077,6 +1099,7 @@ class TestProbe:
         bench.run(1990)  # 10 s
         assert bench.tally.invalid > 1900
 
+    @pytest.mark.fault("no-valid-measurement")
     def test_slots_in_which_nothing_was_measured_do_not_count(
         self, impatient: ScriptedBench
     ) -> None:
@@ -1103,6 +1126,7 @@ class TestProbe:
         late = [item for item in bench.kept.items if isinstance(item, LateReward)]
         assert len(late) == invalid
 
+    @pytest.mark.fault("radio-drops-client")
     def test_an_outage_is_counted_once_and_what_was_asked_for_before_it_is_collected(
         self, bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -171,6 +171,7 @@ def test_a_backlog_longer_than_the_memory_of_the_envelope_is_not_taken_for_fresh
     assert found[0] / RATE == pytest.approx(until + 1.0 - START, abs=1e-3)
 
 
+@pytest.mark.fault("radio-behind")
 def test_a_stream_that_stays_far_behind_is_to_be_reopened() -> None:
     radio = Radio(ring_of(stale_s=1.5))
     radio.run(2.0)
@@ -197,6 +198,7 @@ def test_the_envelope_follows_a_sample_clock_that_is_off(ppm: int) -> None:
     assert radio.ring.restarts == {}
 
 
+@pytest.mark.fault("sample-rate-wrong")
 @pytest.mark.parametrize("rate", [0.75, 0.95, 1.05, 1.17, 4.0])
 def test_a_rate_that_is_wrong_is_complained_of_until_it_is_right(rate: float) -> None:
     settled: list[bool] = []
@@ -270,6 +272,7 @@ def test_a_delivery_that_becomes_quicker_is_no_wrong_rate() -> None:
     assert radio.ring.restarts == {}
 
 
+@pytest.mark.fault("stream-breaks-repeatedly")
 def test_a_stream_that_breaks_again_and_again_is_to_be_reopened() -> None:
     radio = Radio(ring_of())
     radio.run(2.0)

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from macontrol.config.model.units import to_db
 from macontrol.config.probe_settings import LEAST_BAND_TIMES_WINDOW
-from macontrol.hal.probes.sdr.power import clipped_share, rate_reward, snr, to_db, tone, wideband
+from macontrol.hal.probes.sdr.power import clipped_share, rate_reward, snr, tone, wideband
 
 RATE = 2.048e6
 
@@ -52,6 +53,7 @@ def test_a_constant_part_is_no_power() -> None:
     assert tone(rows(z), RATE, 5e3, 20e3).power < 1e-3, "in a band that holds 0 Hz"
 
 
+@pytest.mark.fault("measurement-uncertainty")
 def test_the_stated_uncertainty_is_the_one_that_is_seen() -> None:
     count, readings = 2000, [wideband(rows(noise(2000, 1e-2, seed))) for seed in range(400)]
     seen = np.std([r.dbfs for r in readings])
@@ -98,6 +100,7 @@ def test_the_noise_in_a_band_is_its_share_of_the_whole() -> None:
     assert reading.power == pytest.approx(1e-2 * 64e3 / RATE, rel=0.1)
 
 
+@pytest.mark.fault("clipping")
 def test_an_overdriven_signal_shows_in_its_clipped_share_and_hardly_in_its_power() -> None:
     fits, over = carrier(50_000, 1.0, 250e3), carrier(50_000, 4.0, 250e3)
     assert clipped_share(as_bytes(0.99 * fits)) == 0.0
@@ -133,6 +136,7 @@ def test_the_snr_is_never_negative() -> None:
     assert snr(0.9, 1.0) == 0.0
 
 
+@pytest.mark.fault("samples-not-a-number")
 @pytest.mark.parametrize(("power", "noise"), [(nan, 1.0), (1.0, nan)])
 def test_no_reward_is_made_of_what_is_no_number(power: float, noise: float) -> None:
     assert isnan(snr(power, noise))
@@ -145,6 +149,7 @@ def test_the_reward_is_the_rate_in_the_share_of_the_slot_that_transmits() -> Non
     assert rate_reward(0.8, 0.9e-4, 1e-4, 0.1, 0.0)[0] == 0.0
 
 
+@pytest.mark.fault("measurement-uncertainty")
 def test_the_uncertainty_is_carried_to_the_reward() -> None:
     rng = np.random.default_rng(2)
     sigma_p, sigma_n = 0.12, 0.05
@@ -155,6 +160,7 @@ def test_the_uncertainty_is_carried_to_the_reward() -> None:
     assert np.std(rewards) == pytest.approx(stated, rel=0.03)
 
 
+@pytest.mark.fault("tone-band-too-narrow")
 def test_noise_in_the_narrowest_band_allowed_is_the_same_in_long_and_short_windows() -> None:
     """The noise floor is measured in other windows than slots are."""
     rate, short, long = 100e3, 5_000, 25_000

@@ -94,6 +94,7 @@ def test_the_commands_are_sent_after_the_header() -> None:
     assert bytes(received) == b"".join(tuning_commands(probe_settings()))
 
 
+@pytest.mark.fault("radio-wrong-server", "radio-header-short")
 @pytest.mark.parametrize(
     ("greeting", "told"),
     [
@@ -112,6 +113,7 @@ def test_a_wrong_header_is_named(greeting: bytes, told: str) -> None:
         stream_to(address).open(threading.Event())
 
 
+@pytest.mark.fault("radio-header-short")
 def test_a_header_that_stops_half_way_is_named_in_time() -> None:
     done = threading.Event()
 
@@ -127,6 +129,7 @@ def test_a_header_that_stops_half_way_is_named_in_time() -> None:
         done.set()
 
 
+@pytest.mark.fault("tuner-out-of-range")
 @pytest.mark.parametrize(
     ("tuner_type", "tuner_hz", "refused"),
     [
@@ -181,6 +184,7 @@ def test_a_port_where_nothing_listens_is_named() -> None:
         stream_to(f"127.0.0.1:{port}").open(threading.Event())
 
 
+@pytest.mark.fault("radio-host-unknown")
 def test_a_host_without_a_name_is_told() -> None:
     with pytest.raises(ProbeError, match=r"no connection: .*correct --probe"):
         stream_to("no-such-host.invalid:1234").open(threading.Event())
@@ -203,6 +207,7 @@ def test_opening_can_be_stopped() -> None:
             stream_to(radio.address, connect_timeout_s=30.0).open(stop)
 
 
+@pytest.mark.fault("radio-silent")
 def test_a_silent_server_is_noticed() -> None:
     done = threading.Event()
 
@@ -219,6 +224,7 @@ def test_a_silent_server_is_noticed() -> None:
         done.set()
 
 
+@pytest.mark.fault("stream-cut-within-sample")
 def test_samples_are_whole_however_the_bytes_are_cut() -> None:
     data = bytes(range(256)) * 8
 
@@ -347,6 +353,7 @@ def test_every_slot_gets_its_own_reward(block_bytes: int) -> None:
     assert (tuning.frequency_hz, tuning.gain_db) == (433.67e6, 20.0)
 
 
+@pytest.mark.fault("radio-stalls")
 @pytest.mark.parametrize("stall_s", [0.4, 2.0])
 def test_a_server_that_stalls_leads_to_no_stale_reward(stall_s: float) -> None:
     with radio_of() as radio:
@@ -385,6 +392,7 @@ def test_a_reader_that_was_held_up_takes_no_old_samples_for_new() -> None:
     client.check_valid_ones()
 
 
+@pytest.mark.fault("samples-lost")
 def test_lost_samples_are_a_gap_and_nothing_is_shifted() -> None:
     with radio_of() as radio:
         client = Client(radio)
@@ -397,6 +405,7 @@ def test_lost_samples_are_a_gap_and_nothing_is_shifted() -> None:
     client.check_valid_ones()
 
 
+@pytest.mark.fault("clipping")
 def test_clipping_is_no_reward() -> None:
     with radio_of() as radio:
         client = Client(radio)
@@ -409,6 +418,7 @@ def test_clipping_is_no_reward() -> None:
     client.check_valid_ones()
 
 
+@pytest.mark.fault("radio-drops-client", "gain-fixed")
 def test_a_server_that_hangs_up_is_told_and_found_again() -> None:
     with radio_of() as radio:
         client = Client(radio)
@@ -425,6 +435,7 @@ def test_a_server_that_hangs_up_is_told_and_found_again() -> None:
     client.check_valid_ones()
 
 
+@pytest.mark.fault("radio-returns-busy-or-wrong")
 def test_a_server_that_is_busy_or_wrong_after_a_loss_is_named_and_found_again() -> None:
     with radio_of() as radio:
         client = Client(radio, connect_timeout_s=0.3)
@@ -442,6 +453,7 @@ def test_a_server_that_is_busy_or_wrong_after_a_loss_is_named_and_found_again() 
     client.check_valid_ones()
 
 
+@pytest.mark.fault("radio-header-slow")
 def test_a_greeting_that_takes_its_time_after_another_client_is_waited_for() -> None:
     with radio_of(rest_s=1.5) as radio:
         first = stream_to(radio.address, connect_timeout_s=8.0)
@@ -462,6 +474,7 @@ def faults_over(client: Client, seconds: float) -> set[str]:
     return told
 
 
+@pytest.mark.fault("radio-returns-silent")
 def test_a_server_that_greets_again_but_stays_silent_is_not_back() -> None:
     with radio_of() as radio:
         client = Client(radio, silence_s=0.3)
@@ -492,6 +505,7 @@ class OtherRate(VirtualRadio):
         return left
 
 
+@pytest.mark.fault("sample-rate-unsupported")
 def test_a_server_that_is_too_slow_for_its_rate_is_refused_with_the_rate() -> None:
     radio = OtherRate(alternating, block_bytes=16_384)
     with radio:
@@ -502,6 +516,7 @@ def test_a_server_that_is_too_slow_for_its_rate_is_refused_with_the_rate() -> No
             Client(radio, silence_s=0.5)
 
 
+@pytest.mark.fault("sample-rate-wrong")
 def test_a_server_that_is_faster_than_its_rate_is_named_and_gives_no_shifted_reward() -> None:
     radio = OtherRate(alternating, noise_power=NOISE, block_bytes=16_384)
     with radio:
@@ -519,6 +534,7 @@ def test_a_server_that_is_faster_than_its_rate_is_named_and_gives_no_shifted_rew
         client.probe.close()
 
 
+@pytest.mark.fault("tone-lost")
 def test_a_transmitter_that_stops_and_a_tone_that_drifts_are_told_apart() -> None:
     """Both read the noise floor in the tone's band; the other bands tell them apart."""
     band = {"mode": "tone", "tone_offset_hz": RATE / 8, "noise_floor": "measure"}

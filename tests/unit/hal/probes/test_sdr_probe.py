@@ -129,6 +129,7 @@ def test_a_slot_is_measured_over_its_interval(bench: Bench, probe: SdrProbe) -> 
     assert 0.005 < measurement.uncertainty < 0.03
 
 
+@pytest.mark.fault("interval-guards")
 @pytest.mark.parametrize(("before", "after"), [(0.1, FLOOR * 4), (FLOOR * 4, 0.1)])
 def test_the_guards_keep_the_neighbouring_time_out(
     bench: Bench, probe: SdrProbe, before: float, after: float
@@ -152,6 +153,7 @@ def test_with_a_lead_a_quick_radio_answers_before_the_interval_ends(bench: Bench
     probe.close()
 
 
+@pytest.mark.fault("sample-pending")
 def test_older_samples_never_stand_in(bench: Bench, probe: SdrProbe) -> None:
     bench.run(0.5, power=0.1)
     probe.request(1, bench.time_s, bench.time_s + 0.1)
@@ -174,6 +176,7 @@ def test_late_measurements_are_those_of_their_own_slots(bench: Bench, probe: Sdr
     assert [m.reward for m in found] == pytest.approx([SHARE * 2 * k for k in range(4)], abs=0.1)
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_collect_waits_for_the_latest_request_until_its_deadline(
     bench: Bench, probe: SdrProbe
 ) -> None:
@@ -191,6 +194,7 @@ def no_wait(_: float) -> bool:
     raise AssertionError("there is nothing to wait for")
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_collect_does_not_wait_when_the_stream_is_known_to_be_too_slow(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +222,7 @@ def test_answers_out_of_order_are_not_waited_for_again(
     assert [m.slot for m in probe.collect(bench.time_s + 30.0)] == [6, 5]
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_a_stream_lost_at_the_moment_of_waiting_is_not_waited_for(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +239,7 @@ def test_a_stream_lost_at_the_moment_of_waiting_is_not_waited_for(
         probe.collect(bench.time_s + 30.0)
 
 
+@pytest.mark.fault("slot-thread-bounded-wait")
 def test_request_and_collect_neither_compute_nor_wait_past_the_deadline(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +344,7 @@ def feed_when_asked(
     return thread
 
 
+@pytest.mark.fault("samples-constant")
 @pytest.mark.parametrize("value", [0.0, 0.0039])
 def test_samples_that_are_all_the_same_are_no_silence_and_no_noise_floor(
     bench: Bench, probe: SdrProbe, value: float, monkeypatch: pytest.MonkeyPatch
@@ -355,6 +362,7 @@ def test_samples_that_are_all_the_same_are_no_silence_and_no_noise_floor(
     feeder.join()
 
 
+@pytest.mark.fault("samples-not-a-number")
 @pytest.mark.parametrize("mode", ["wideband", "tone"])
 @pytest.mark.parametrize("sample", [np.nan, np.inf, 1e30])
 def test_samples_that_are_no_numbers_are_no_reward_and_no_noise_floor(
@@ -383,6 +391,7 @@ def test_samples_that_are_no_numbers_are_no_reward_and_no_noise_floor(
     probe.close()
 
 
+@pytest.mark.fault("slot-too-few-samples")
 def test_too_few_samples(bench: Bench, probe: SdrProbe) -> None:
     probe.request(1, bench.time_s, bench.time_s + 0.0149)
     probe.request(2, bench.time_s, bench.time_s - 1.0)
@@ -429,6 +438,7 @@ def test_the_noise_floor_is_measured_again_on_request(bench: Bench) -> None:
     probe.close()
 
 
+@pytest.mark.fault("floor-with-transmitter-on")
 def test_a_noise_floor_with_the_transmitter_on_leaves_the_previous_one_in_use(
     bench: Bench,
 ) -> None:
@@ -460,6 +470,7 @@ def test_a_slot_at_the_noise_floor_is_valid_and_says_what_it_may_be(
     assert above.above_floor > 1
 
 
+@pytest.mark.fault("slot-during-noise-floor")
 def test_slots_are_not_measured_while_the_noise_floor_is(bench: Bench) -> None:
     probe = probe_on(bench, noise_floor=-40.0)
     probe.request(1, bench.time_s, bench.time_s + 0.1)
@@ -470,6 +481,7 @@ def test_slots_are_not_measured_while_the_noise_floor_is(bench: Bench) -> None:
     probe.close()
 
 
+@pytest.mark.fault("noise-floor-fails")
 def test_a_noise_floor_that_cannot_be_measured_leaves_the_old_one(bench: Bench) -> None:
     probe = probe_on(bench, noise_floor=-40.0, stale_s=0.1)
     before = probe.noise_floor
@@ -487,6 +499,7 @@ def test_a_tone_is_measured_in_its_band(bench: Bench) -> None:
     probe.close()
 
 
+@pytest.mark.fault("radio-drops-client")
 def test_a_lost_stream_is_told_and_reopened(bench: Bench, probe: SdrProbe) -> None:
     probe.request(1, bench.time_s, bench.time_s + 0.1)
     bench.run(0.05)
@@ -508,6 +521,7 @@ def test_a_lost_stream_is_told_and_reopened(bench: Bench, probe: SdrProbe) -> No
     assert [m.slot for m in collected(probe)] == [3]
 
 
+@pytest.mark.fault("probe-driver-unknown-failure")
 def test_any_failure_of_the_reader_is_survived(bench: Bench, probe: SdrProbe) -> None:
     bench.break_with = ValueError("never seen before")
     wait_until(lambda: "ValueError: never seen before" in probe.health().fault)
@@ -529,6 +543,7 @@ def test_a_radio_that_sends_nothing_is_an_error(bench: Bench) -> None:
         probe_on(bench)
 
 
+@pytest.mark.fault("radio-returns-busy-or-wrong")
 def test_a_radio_that_takes_long_to_refuse_is_asked_less_and_less_often(
     bench: Bench, probe: SdrProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -566,6 +581,7 @@ def opened_by_another(probe: SdrProbe) -> tuple[threading.Thread, list[str]]:
     return thread, told
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 def test_opening_ends_when_the_probe_is_closed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,6 +614,7 @@ def test_opening_ends_when_the_probe_is_closed(
     assert looked < 50
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 def test_a_radio_is_not_closed_while_another_thread_opens_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -633,6 +650,7 @@ def test_a_wrong_sample_rate_is_named(bench: Bench, probe: SdrProbe) -> None:
     assert probe.health().measured_rate_hz == pytest.approx(0.8 * RATE, rel=0.05)
 
 
+@pytest.mark.fault("samples-lost")
 def test_samples_lost_once_are_a_gap_and_no_wrong_rate(bench: Bench, probe: SdrProbe) -> None:
     """Though they are more than the share by which a rate may be off."""
     bench.run(4.5)

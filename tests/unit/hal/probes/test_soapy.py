@@ -144,12 +144,14 @@ def stream_of(**changes: Any) -> SoapyStream:
     return SoapyStream(probe_settings(**changes), WallClock())
 
 
+@pytest.mark.fault("soapy-not-installed")
 def test_without_the_module_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "SoapySDR", None)
     with pytest.raises(ProbeError, match=r"python3-soapysdr .*--system-site-packages"):
         stream_of().open(threading.Event())
 
 
+@pytest.mark.fault("gain-fixed")
 def test_the_radio_is_tuned_with_its_gain_fixed(soapy: Soapy, device: Device) -> None:
     stream = stream_of(ppm=2)
     stream.open(threading.Event())
@@ -174,6 +176,7 @@ def test_a_device_without_gains_gets_none(soapy: Soapy, device: Device) -> None:
     assert "setGain" not in {call[0] for call in device.calls}
 
 
+@pytest.mark.fault("soapy-no-such-radio")
 def test_a_missing_device_is_told_with_what_there_is(soapy: Soapy) -> None:
     soapy.missing = True
     with pytest.raises(
@@ -190,6 +193,7 @@ def test_a_rate_the_radio_does_not_have_is_refused(soapy: Soapy, device: Device)
     assert device.calls[-1] == ("close",)
 
 
+@pytest.mark.fault("sample-rate-unsupported")
 def test_the_rates_a_radio_has_are_told(soapy: Soapy, device: Device) -> None:
     device.rate, device.ranges = 96e3, [Range(8e3, 8e3), Range(48e3, 96e3)]
     with pytest.raises(ProbeError, match=r"\(8000, 48000 to 96000\)") as refusal:
@@ -206,6 +210,7 @@ def test_the_rates_a_radio_has_are_told(soapy: Soapy, device: Device) -> None:
         stream_of().open(threading.Event())
 
 
+@pytest.mark.fault("tuner-out-of-range")
 @pytest.mark.parametrize(
     ("tuner_hz", "ranges", "refused"),
     [
@@ -282,6 +287,7 @@ def test_samples_go_into_the_ring(soapy: Soapy, device: Device) -> None:
     )
 
 
+@pytest.mark.fault("overflow")
 @pytest.mark.parametrize("overflow", [Result(-4), Result(100, flags=8)])
 def test_an_overflow_breaks_the_stream(soapy: Soapy, device: Device, overflow: Result) -> None:
     device.results = [Result(2000), overflow, Result(30)]
@@ -290,6 +296,7 @@ def test_an_overflow_breaks_the_stream(soapy: Soapy, device: Device, overflow: R
     assert ring._count == 30
 
 
+@pytest.mark.fault("stream-breaks-repeatedly")
 def test_overflows_without_samples_are_silence(
     soapy: Soapy, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +330,7 @@ def test_arguments() -> None:
     assert parse_arguments(" driver = rtlsdr, serial=1,") == {"driver": "rtlsdr", "serial": "1"}
 
 
+@pytest.mark.fault("soapy-no-such-radio")
 def test_what_holds_a_dongle_is_named(tmp_path: Path) -> None:
     (tmp_path / "modules").write_text("dvb_usb_rtl28xxu 32768 0 - Live\nusbcore 1 0 - Live\n")
     process = tmp_path / "4711"

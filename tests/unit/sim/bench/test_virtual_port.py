@@ -62,6 +62,7 @@ def open_client(port: VirtualPort) -> int:
     return os.open(port.name, os.O_RDWR | os.O_NOCTTY)
 
 
+@pytest.mark.fault("virtual-port-exclusive-flag")
 def test_the_next_client_gets_in_after_one_that_was_killed(port: VirtualPort, link: Path) -> None:
     for _ in range(2):
         kill_exclusive_client(port)
