@@ -18,8 +18,6 @@ from pathlib import Path
 from serial.tools import list_ports
 
 DEV, PROC, USB = Path("/dev"), Path("/proc"), Path("/sys/bus/usb/devices")
-RTL_TCP_PORT = 1234
-"""Where `rtl_tcp` listens unless it is told otherwise."""
 
 # By vendor, or by vendor and product, in hexadecimal as lsusb shows them.
 _SERIAL_ADAPTERS = {
@@ -33,7 +31,6 @@ _SERIAL_ADAPTERS = {
     "16c0:0483": "Teensy",
     "2e8a": "RP2040 board",
     "303a": "ESP32 board",
-    "2939": "Zaber stage",
 }
 _RADIOS = {
     "0bda:2832": "RTL2832U dongle",
@@ -132,8 +129,13 @@ class _Socket:
     inode: str
 
 
-def find_serial_ports(dev: Path = DEV, proc: Path = PROC) -> list[SerialPort]:
-    """The serial ports of this machine, those on the USB first."""
+def find_serial_ports(
+    dev: Path = DEV, proc: Path = PROC, *, stages: Mapping[str, str] | None = None
+) -> list[SerialPort]:
+    """The serial ports of this machine, those on the USB first.
+
+    `stages` are USB ids of stages, and what they are.
+    """
     files = _open_files(proc)
     found = []
     for port in list_ports.comports():
@@ -141,7 +143,7 @@ def find_serial_ports(dev: Path = DEV, proc: Path = PROC) -> list[SerialPort]:
             continue
         usb_id = "" if port.vid is None else f"{port.vid:04x}:{port.pid:04x}"
         told = " ".join(str(part) for part in (port.manufacturer, port.product) if part)
-        what = known_adapter(usb_id) or ("USB serial port" if usb_id else "built-in port")
+        what = known_adapter(usb_id, stages) or ("USB serial port" if usb_id else "built-in port")
         found.append(
             SerialPort(
                 device=port.device,
@@ -165,9 +167,9 @@ def port_identity(device: str) -> str:
     return "not on the USB"
 
 
-def known_adapter(usb_id: str) -> str:
+def known_adapter(usb_id: str, stages: Mapping[str, str] | None = None) -> str:
     """What a serial port with this vendor:product is; empty if that is not known."""
-    return _by_usb_id(_SERIAL_ADAPTERS, usb_id)
+    return _by_usb_id({**_SERIAL_ADAPTERS, **(stages or {})}, usb_id)
 
 
 def stable_names(device: str, dev: Path = DEV) -> tuple[str, ...]:
@@ -203,8 +205,8 @@ def find_usb_radios(usb: Path = USB, dev: Path = DEV, proc: Path = PROC) -> list
     return found
 
 
-def find_radio_servers(proc: Path = PROC) -> list[RadioServer]:
-    """Servers on this machine that listen on rtl_tcp's port or are called like one."""
+def find_radio_servers(proc: Path = PROC, *, port: int, prefix: str) -> list[RadioServer]:
+    """Servers on this machine that listen on a port, or whose names begin with a prefix."""
     files = _open_files(proc)
     sockets = list(_sockets(proc))
     found: dict[int, RadioServer] = {}
@@ -212,8 +214,8 @@ def find_radio_servers(proc: Path = PROC) -> list[RadioServer]:
         if socket.state != _LISTENING or not _is_reached_by_loopback(socket.local):
             continue
         servers = files.get(f"socket:[{socket.inode}]", ())
-        named = any(server.command.startswith("rtl_") for server in servers)
-        if socket.local_port == RTL_TCP_PORT or named:
+        named = any(server.command.startswith(prefix) for server in servers)
+        if socket.local_port == port or named:
             found[socket.local_port] = RadioServer(
                 address=f"127.0.0.1:{socket.local_port}",
                 servers=servers,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from math import ceil, exp2, floor, inf, isfinite, nan
+from math import exp2, inf, isfinite, nan
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,19 +20,16 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.checks.rf_plan import received_hz
+from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
+from macontrol.config.model.registry import resolve
 from macontrol.hal import Clock
-from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from macontrol.sim.bench.boards.zaber import MICROSTEP_MM, VirtualZaber
+from macontrol.sim.bench.boards.device import VirtualDevice
 from macontrol.sim.bench.radio import DEBIAN_BLOCK_BYTES, VirtualRadio
 from macontrol.sim.world.channel import Channel
 from macontrol.sim.world.drift import Streams
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
-GUIDE_SETTINGS: dict[int, float] = {20: 1, 22: 1, 27: 2, 100: 80, 110: 12000, 120: 2000, 130: 300}
-"""The GRBL settings of docs/bench-guide.md."""
-GUIDE_ZABER_MM = 150.0
-"""The travel of the Zaber stage of docs/bench-guide.md."""
 
 Fault: TypeAlias = Callable[["VirtualBench", float], None]
 
@@ -50,7 +47,7 @@ class VirtualWorld:
         self._surveyed = np.array(config.survey_positions)
         survey_noise = Streams.from_seed(seed).survey_noise
         self._survey_noise = config.noise_std * survey_noise.standard_normal(len(self._surveyed))
-        self.board: VirtualGrbl | VirtualZaber | None = None
+        self.board: VirtualDevice | None = None
 
     def drift(self, begin_s: float | None = None) -> None:
         """Let the channel drift: this moment (now) is the start of slot 1. Once only."""
@@ -121,7 +118,7 @@ class VirtualBench:
     ) -> None:
         self.world = VirtualWorld(config, clock, seed=seed)
         # The radio first: where another bench has its address, that one keeps its link too.
-        self.radio = VirtualRadio(
+        self.radio: VirtualRadio = resolve(_radio_emulator(config))(
             self.world.power_at,
             noise_power=10 ** (NOISE_DBFS / 10),
             carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
@@ -137,7 +134,8 @@ class VirtualBench:
             clock=clock,
         )
         try:
-            self.stage = self.world.board = _virtual_stage(config, clock, link)
+            self.stage: VirtualDevice = _virtual_stage(config, clock, link)
+            self.world.board = self.stage
         except OSError:
             self.radio.close()
             raise
@@ -216,35 +214,13 @@ def parse_command(command: str) -> tuple[str, float]:
     return name, amount
 
 
-def _virtual_stage(config: Config, clock: Clock, link: Path | None) -> VirtualGrbl | VirtualZaber:
-    """The stage of the bench guide, with the actuator of a config.
+def _radio_emulator(config: Config) -> str:
+    """The emulator of the config's probe, or of the first driver that has one."""
+    drivers = [PROBE_DRIVERS[config.probe.driver], *PROBE_DRIVERS.working()]
+    return next(driver.emulator for driver in drivers if driver.emulator)
 
-    Its rail is longer only where `stage.travel_mm` asks for that, so that what does not fit the
-    guide's rail does not fit here either.
-    """
-    physical, stage = config.physical, config.stage
-    speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
-    acceleration, step = physical.acceleration_m_per_s2, physical.step_mm
-    asked_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
-    if stage.driver == "grbl":
-        board = {
-            **GUIDE_SETTINGS,
-            110: speed_mm_per_s * 60,
-            130: max(GUIDE_SETTINGS[130], asked_mm + 2 * GUIDE_SETTINGS[27]),
-        }
-        if acceleration != "ideal":
-            board[120] = acceleration * 1e3
-        if step != "ideal":
-            board[100] = 1 / step
-        return VirtualGrbl(clock, link=link, settings=board)
-    microstep = stage.microstep_mm
-    microstep_mm = MICROSTEP_MM if microstep == "unknown" else microstep
-    device = {
-        "limit.max": float(
-            max(floor(GUIDE_ZABER_MM / microstep_mm), ceil(asked_mm / microstep_mm))
-        ),
-        "maxspeed": float(round(speed_mm_per_s / microstep_mm * 1.6384)),
-    }
-    if acceleration != "ideal":
-        device["accel"] = float(round(acceleration * 1e3 / microstep_mm * 1.6384e-4))
-    return VirtualZaber(clock, link=link, settings=device, microstep_mm=microstep_mm)
+
+def _virtual_stage(config: Config, clock: Clock, link: Path | None) -> VirtualDevice:
+    """The emulated stage of the config's driver, with the actuator of the config."""
+    made: VirtualDevice = resolve(STAGE_DRIVERS[config.stage.driver].emulator)(config, clock, link)
+    return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import copysign, inf
 
-from macontrol.config.schema import Physical
+from macontrol.config.sections.physical import Physical
 from macontrol.hal import StageDescription
 
 

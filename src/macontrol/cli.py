@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from macontrol import __version__
 from macontrol.command_parser import HelpFormatter, Parser
 from macontrol.config.model.errors import MacontrolError, UsageError
-from macontrol.config.suggestion import did_you_mean, shortened
+from macontrol.config.model.suggestion import did_you_mean, shortened
 from macontrol.standard_streams import discard, full, is_full, prepare_streams, say
 
 
@@ -36,7 +36,7 @@ COMMANDS = {
     "simulate-map": "write a simulated world that policies can be replayed on",
     "reproduce": "the paper's figures as numbers and plots, against the paper's values",
     "bench": "measure macontrol on this machine",
-    "virtual-bench": "a stage and an rtl_tcp radio that are not there, one world behind both",
+    "virtual-bench": "a stage and a radio that are not there, one world behind both",
 }
 """Each command and its summary. Its module is loaded when it is used: some take a second."""
 

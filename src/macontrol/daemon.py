@@ -12,7 +12,7 @@ from typing import Any
 
 from macontrol.config import Config
 from macontrol.config.model.errors import MacontrolError, ProbeError, StageError, UsageError
-from macontrol.config.schema import Physical
+from macontrol.config.sections.physical import Physical
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime

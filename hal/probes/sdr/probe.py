@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
+from macontrol.config.sections.sdr import LONGEST_WINDOW_S, SdrSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import FLOOR_IS_MEASURED, Measurement
 from macontrol.hal.probes.sdr.noise_floor import (
@@ -95,7 +95,6 @@ class ProbeHealth:
     breaks: dict[str, int]
     """How often samples were lost, by reason."""
     level_dbfs: float
-    level_dbm: float | None
     clipped_share: float
     lateness_s: float
     """From the end of the latest measured window until its measurement was ready."""
@@ -131,7 +130,7 @@ class SdrProbe:
 
     def __init__(
         self,
-        settings: ProbeSettings,
+        settings: SdrSettings,
         stream: IQStream,
         clock: Clock,
         *,
@@ -315,7 +314,6 @@ class SdrProbe:
             invalid=dict(figures.invalid),
             breaks=dict(self._ring.restarts),
             level_dbfs=level,
-            level_dbm=self._settings.dbm(level),
             clipped_share=figures.clipped,
             lateness_s=figures.lateness_s,
             behind_s=self._ring.behind_s,

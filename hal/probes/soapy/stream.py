@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.model.errors import ConfigError, ProbeError
-from macontrol.config.probe_settings import ProbeSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
+from macontrol.hal.probes.soapy.settings import SoapySettings
 
 _CHANNEL = 0
 _READ_TIMEOUT_US = 100_000
@@ -115,7 +116,7 @@ def _ranges(ask: Callable[[int, int], Any], direction: int) -> list[tuple[float,
 class SoapyStream:
     """The IQ stream of the first channel of a SoapySDR device."""
 
-    def __init__(self, settings: ProbeSettings, clock: Clock) -> None:
+    def __init__(self, settings: SoapySettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._device: Any = None
@@ -123,7 +124,7 @@ class SoapyStream:
 
     @property
     def name(self) -> str:
-        return f"soapy:{self._settings.soapy_arguments}".rstrip(":")
+        return f"soapy:{self._settings.arguments}".rstrip(":")
 
     @property
     def dtype(self) -> npt.DTypeLike:
@@ -134,7 +135,7 @@ class SoapyStream:
         self.close()
         soapy = load_soapy()
         try:
-            self._device = soapy.Device(parse_arguments(self._settings.soapy_arguments))
+            self._device = soapy.Device(parse_arguments(self._settings.arguments))
         except RuntimeError as error:
             held = who_holds_the_dongle()
             raise ProbeError(
@@ -157,7 +158,9 @@ class SoapyStream:
         wanted = self._settings.sample_rate_hz
         ranges = _ranges(self._device.getSampleRateRange, soapy.SOAPY_SDR_RX)
         if not ranges or any(low <= wanted <= high for low, high in ranges):
-            return "see probe.soapy_arguments, probe.soapy_stream and probe.sample_rate_hz"
+            return (
+                "see probe.soapy.arguments, probe.soapy.stream_arguments and probe.sample_rate_hz"
+            )
         rates = ", ".join(
             f"{low:.12g}" if low == high else f"{low:.12g} to {high:.12g}" for low, high in ranges
         )
@@ -183,7 +186,7 @@ class SoapyStream:
             device.setGainMode(rx, _CHANNEL, False)
         if len(device.listGains(rx, _CHANNEL)):
             device.setGain(rx, _CHANNEL, settings.gain_db)
-        arguments = parse_arguments(settings.soapy_stream)
+        arguments = parse_arguments(settings.stream_arguments)
         self._stream = device.setupStream(rx, "CF32", [_CHANNEL], arguments)
         failed = device.activateStream(self._stream)
         if failed:
@@ -229,3 +232,9 @@ class SoapyStream:
                 device.closeStream(stream)
         with contextlib.suppress(Exception):
             device.close()
+
+
+def make_probe(settings: SoapySettings, clock: Clock, transmission_share: float) -> SdrProbe:
+    """A probe that measures with a SoapySDR radio."""
+    stream = SoapyStream(settings, clock)
+    return SdrProbe(settings, stream, clock, transmission_share=transmission_share)

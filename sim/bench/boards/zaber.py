@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import inf
+from math import ceil, floor, inf
 from pathlib import Path
 
+from macontrol.config import Config
 from macontrol.hal import Clock, StageDescription
 from macontrol.sim.bench.boards.axis import CountedAxis, profile
 from macontrol.sim.bench.boards.device import VirtualDevice
@@ -25,6 +26,8 @@ DEFAULT_SETTINGS: dict[str, float] = {
 """A rail of 151 mm at 0.49609375 µm per microstep."""
 
 MICROSTEP_MM = 0.49609375e-3
+GUIDE_TRAVEL_MM = 150.0
+"""The travel of the stage of docs/bench-guide.md."""
 
 _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(
@@ -353,3 +356,24 @@ def _number(text: str) -> float:
     if not re.fullmatch(r"-?\d{1,10}(\.\d{1,9})?", text):
         raise _Refused("BADDATA")
     return float(text)
+
+
+def guide_board(config: Config, clock: Clock, link: Path | None) -> VirtualZaber:
+    """The device of the bench guide, with the actuator of a config.
+
+    Its rail is longer only where `stage.travel_mm` asks for that, so that what does not fit the
+    guide's rail does not fit here either.
+    """
+    physical, stage = config.physical, config.stage
+    own = stage.model_dump()[stage.driver]
+    step_mm = MICROSTEP_MM if own["microstep_mm"] == "unknown" else own["microstep_mm"]
+    asked_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
+    speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
+    settings = {
+        "limit.max": float(max(floor(GUIDE_TRAVEL_MM / step_mm), ceil(asked_mm / step_mm))),
+        "maxspeed": float(round(speed_mm_per_s / step_mm * _SPEED_UNIT)),
+    }
+    if physical.acceleration_m_per_s2 != "ideal":
+        acceleration = physical.acceleration_m_per_s2 * 1e3
+        settings["accel"] = float(round(acceleration / step_mm * _SPEED_UNIT * 1e-4))
+    return VirtualZaber(clock, link=link, settings=settings, microstep_mm=step_mm)

@@ -1,4 +1,4 @@
-"""A bench without hardware: a stage on a pseudo-terminal and an rtl_tcp radio on loopback.
+"""A bench without hardware: a stage on a pseudo-terminal and a radio on loopback.
 
 One simulated world stands behind both: what the radio hears is the channel where the emulated
 carriage truly is, and noise as of `--backend sim` with the same seed. `macontrol --backend serial`
@@ -11,8 +11,8 @@ as a service manager would: then a run sees the world of `--backend sim`, slot b
 Whenever a controller starts, the transmitter is silent until its noise floor is measured.
 
 Faults come on demand, as lines on standard input: unplug, plug, reset, alarm, hang, garbage,
-lose MM, slow S, stick, release of the stage (alarm: GRBL only); stall S, drop, clip S of the radio;
-mute, unmute, detune HZ of the transmitter. Two more commands are drift and quit. Faults on
+lose MM, slow S, stick, release of the stage (not every stage has all); stall S, drop, clip S of the
+radio; mute, unmute, detune HZ of the transmitter. Two more commands are drift and quit. Faults on
 schedule are lines "SECONDS COMMAND" in a file given with --faults, as in "30 unplug".
 """
 
@@ -31,20 +31,21 @@ from pathlib import Path
 from typing import Any
 
 from macontrol.commands.shared_arguments import (
-    LAB_PRESETS,
     add_config_arguments,
     choose_lab_preset,
     config_from,
     config_words,
+    lab_preset,
     positive_number,
     seed_number,
 )
 from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
+from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import DataError, HardwareError, InputOutputError, UsageError
-from macontrol.config.probe_settings import split_address
-from macontrol.config.suggestion import shortened
+from macontrol.config.model.suggestion import shortened
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import WallClock
+from macontrol.hal.registry import PROBES, STAGES, ProbeDriver
 from macontrol.hal.serial.line import LineBuffer
 from macontrol.sim.bench.virtual import FAULTS, VirtualBench, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
@@ -54,13 +55,15 @@ _STILL_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stage", choices=("grbl", "zaber"), help="(the config's: grbl)")
+    parser.add_argument("--stage", choices=STAGES.names(), help="default: the config's")
     parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
+    radio = _radio_driver()
     parser.add_argument(
-        "--rtl-tcp",
-        default="127.0.0.1:1234",
+        _radio_option(radio),
+        dest="radio",
+        default=f"127.0.0.1:{radio.server_port}",
         metavar="HOST:PORT",
-        help="where the radio listens (127.0.0.1:1234); port 0: any that is free",
+        help=f"where the radio listens (127.0.0.1:{radio.server_port}); port 0: any that is free",
     )
     parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
     parser.add_argument("--scenario", choices=("blocked", "dense"), help="default: blocked")
@@ -83,12 +86,12 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.stage not in (None, config.stage.driver):
         raise UsageError(
             f"--stage {arguments.stage}: the config has stage.driver = {config.stage.driver!r}; "
-            f"leave --stage away, or start from --preset {LAB_PRESETS[arguments.stage]}"
+            f"leave --stage away, or start from --preset {lab_preset(arguments.stage)}"
         )
     try:
-        host, port = _listening_address(arguments.rtl_tcp)
+        host, port = _listening_address(arguments.radio)
     except ValueError as error:
-        raise UsageError(f"--rtl-tcp {error}") from None
+        raise UsageError(f"{_radio_option(_radio_driver())} {error}") from None
     schedule = _read_schedule(arguments.faults) if arguments.faults else []
     if arguments.notify is None:
         schedule.append((arguments.still or _STILL_S, "drift"))
@@ -103,7 +106,7 @@ def main(arguments: argparse.Namespace) -> int:
                     config, clock, seed=config.run.seed, link=arguments.link, host=host, port=port
                 )
             except OSError as error:
-                hint = "; --rtl-tcp 127.0.0.1:0 takes a free one"
+                hint = f"; {_radio_option(_radio_driver())} 127.0.0.1:0 takes a free one"
                 hint = hint if error.errno == EADDRINUSE else ""
                 raise InputOutputError(
                     f"the virtual bench cannot be set up: {error}{hint}"
@@ -141,7 +144,12 @@ def _serve(
         if arguments.notify is not None:
             socket_words = f"NOTIFY_SOCKET={shlex.quote(str(arguments.notify.absolute()))} "
         words = ["macontrol", "--backend", "serial", *config_words(arguments), "--yes"]
-        words += ["--port", bench.stage.port, "--probe", f"rtl_tcp://{bench.radio.address}"]
+        words += [
+            "--port",
+            bench.stage.port,
+            "--probe",
+            _radio_driver().option_at(bench.radio.address),
+        ]
         print(
             f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
             f"  {socket_words}{shlex.join(words)}",
@@ -202,6 +210,15 @@ def _attend(
                 print(f"{clock.now() - begun:8.1f} s  {command}", flush=True)
             except ValueError as error:
                 print(f"{command}: {error}", flush=True)
+
+
+def _radio_driver() -> ProbeDriver:
+    """The driver whose radio is emulated: the first that has an emulator."""
+    return next(driver for driver in PROBES.working() if driver.emulator)
+
+
+def _radio_option(driver: ProbeDriver) -> str:
+    return f"--{driver.name.replace('_', '-')}"
 
 
 def _listening_address(text: str) -> tuple[str, int]:

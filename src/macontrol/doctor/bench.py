@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from statistics import median
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from macontrol.bench_plan import check_stage, latency_fix
 from macontrol.config import Config
@@ -26,8 +26,8 @@ from macontrol.config.model.errors import (
     StageError,
 )
 from macontrol.config.model.rounding import at_most
-from macontrol.config.probe_settings import split_address
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.sdr import SdrSettings
+from macontrol.config.sections.stage import SerialStageSettings, StageSettings
 from macontrol.controller.host.devices import (
     access_to,
     clients_of,
@@ -39,10 +39,9 @@ from macontrol.controller.host.instance import InstanceLock
 from macontrol.hal import Clock, Measurement
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.probes.sdr.probe import ProbeHealth, SdrProbe
+from macontrol.hal.registry import PROBES, STAGES, Checkup
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
-from macontrol.hal.stages.grbl.diagnostics import GrblCheckup
-from macontrol.hal.stages.zaber.diagnostics import ZaberCheckup
 from macontrol.serial_bench import SerialBench
 
 Verdict: TypeAlias = Literal["pass", "note", "FAIL", "skip"]
@@ -76,18 +75,6 @@ class Finding:
     verdict: Verdict
     detail: str
     fix: str = ""
-
-
-class Checkup(Protocol):
-    """What a driver's own module has to say of a board that is being connected."""
-
-    def log(self, direction: str, data: bytes) -> None: ...
-    @property
-    def board(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    def trouble(self, settings: StageSettings) -> tuple[str, str] | None: ...
-    def advice(self, settings: StageSettings) -> Sequence[str]: ...
 
 
 class BenchDoctor:
@@ -172,7 +159,7 @@ class BenchDoctor:
 
     def _examine_stage(self, closing: ExitStack) -> None:
         settings = self._config.stage
-        checkup: Checkup = GrblCheckup() if settings.driver == "grbl" else ZaberCheckup(settings)
+        checkup = STAGES[settings.driver].make_checkup(settings)
         log = _both(self._log, checkup.log)
         contradiction: ConfigError | None = None
         try:
@@ -198,7 +185,7 @@ class BenchDoctor:
             return
         self._pass("in use", "by nobody else")
         if checkup.board:
-            self._pass("board", f"{checkup.board} at {settings.baud_rate} baud")
+            self._pass("board", f"{checkup.board}{_speed_of(settings)}")
         else:
             self._skip("the settings come first", "board")
         self._tell_settings(contradiction, stage, checkup)
@@ -290,27 +277,26 @@ class BenchDoctor:
         try:
             probe.open()
         except (ConfigError, ProbeError) as error:
-            detail, fix = _parts(error, self._cure_of_radio())
+            detail, fix = _parts(error, PROBES[self._config.probe.driver].remedy)
             self._fail("radio", f"{detail}{self._who_has_it()}", fix)
             self._skip("there is no radio", "sample rate", "delay", "clipping", "noise floor")
             return
         self._pass("radio", f"{probe.name} sends samples")
         floor = self._measure_floor(probe)
         health = self._measure_level(probe)
-        self._tell_rate(health)
+        radio = self._config.probe if isinstance(self._config.probe, SdrSettings) else None
+        if radio is not None:
+            self._tell_rate(health, radio)
         self._tell_delay(self._measure_delays(probe))
-        self._tell_clipping(health)
+        if radio is not None:
+            self._tell_clipping(health, radio)
         self._tell_floor(floor)
 
-    def _cure_of_radio(self) -> str:
-        if self._config.probe.driver == "rtl_tcp":
-            return "correct --probe (probe.address), or start the radio's server there"
-        return "unplug the radio and plug it in again; SoapySDRUtil --probe tells more of it"
-
     def _who_has_it(self) -> str:
-        if self._config.probe.driver != "rtl_tcp":
+        server = PROBES[self._config.probe.driver].server
+        if server is None:
             return ""
-        clients = clients_of(split_address(self._config.probe.address)[1])
+        clients = clients_of(server(self._config.probe))
         return f" ({', '.join(str(client) for client in clients)})" if clients else ""
 
     def _measure_floor(self, probe: SdrProbe) -> NoiseFloor | ProbeError | None:
@@ -339,9 +325,10 @@ class BenchDoctor:
         return health
 
     def _keeps_rate(self, health: ProbeHealth) -> bool:
-        return abs(health.measured_rate_hz / self._config.probe.sample_rate_hz - 1) <= (
-            _RATE_TOLERANCE
-        )
+        settings = self._config.probe
+        if not isinstance(settings, SdrSettings):
+            return True
+        return abs(health.measured_rate_hz / settings.sample_rate_hz - 1) <= _RATE_TOLERANCE
 
     def _measure_delays(self, probe: SdrProbe) -> list[float]:
         """How long after the ends of some windows their measurements were ready."""
@@ -379,8 +366,8 @@ class BenchDoctor:
         fix = lead_fix(self._config, longest)
         self._note("delay", f"{told}; {left * 1e3:g} ms are left, then it is used a slot late", fix)
 
-    def _tell_rate(self, health: ProbeHealth) -> None:
-        wanted, rate = self._config.probe.sample_rate_hz, health.measured_rate_hz
+    def _tell_rate(self, health: ProbeHealth, settings: SdrSettings) -> None:
+        wanted, rate = settings.sample_rate_hz, health.measured_rate_hz
         lost = ", ".join(f"{reason} {count} times" for reason, count in health.breaks.items())
         fix = "give the dongle a USB port of its own, or lower probe.sample_rate_hz"
         if health.fault:
@@ -394,20 +381,24 @@ class BenchDoctor:
             measured = "" if isnan(rate) else f", {rate:,.0f} measured"
             self._pass("sample rate", f"{wanted:,.0f} a second held{measured}")
 
-    def _tell_clipping(self, health: ProbeHealth) -> None:
-        share, most = health.clipped_share, self._config.probe.clipping_share
+    def _tell_clipping(self, health: ProbeHealth, settings: SdrSettings) -> None:
+        share, most = health.clipped_share, settings.clipping_share
         if isnan(share):
             self._skip("nothing was measured", "clipping")
         elif share > most:
             self._fail(
                 "clipping",
                 f"{share:.1%} of the samples are on the rails, {most:.1%} is the most",
-                f"lower probe.gain_db (it is {self._config.probe.gain_db:g}), or move away",
+                f"lower probe.gain_db (it is {settings.gain_db:g}), or move away",
             )
         else:
             self._pass(
                 "clipping", f"{share:.2%} of the samples, level {health.level_dbfs:.1f} dBFS"
             )
+
+    def _is_wideband(self) -> bool:
+        settings = self._config.probe
+        return isinstance(settings, SdrSettings) and settings.mode == "wideband"
 
     def _tell_floor(self, floor: NoiseFloor | ProbeError | None) -> None:
         if floor is None or isinstance(floor, ProbeError):
@@ -425,7 +416,7 @@ class BenchDoctor:
                 f"{told}: that leaves a link no room",
                 "switch the transmitter off while it is measured, or lower probe.gain_db",
             )
-        elif floor.dbfs < _LOWEST_FLOOR_DBFS and self._config.probe.mode == "wideband":
+        elif floor.dbfs < _LOWEST_FLOOR_DBFS and self._is_wideband():
             self._note(
                 "noise floor", f"{told}: less than the converter resolves", "raise probe.gain_db"
             )
@@ -456,6 +447,12 @@ def _awaited(probe: SdrProbe, clock: Clock, until_s: float) -> Sequence[Measurem
             return found
         clock.sleep_until(clock.now() + 0.005)
     return ()
+
+
+def _speed_of(settings: StageSettings) -> str:
+    if not isinstance(settings, SerialStageSettings):
+        return ""
+    return f" at {settings.baud_rate} baud"
 
 
 def _both(one: TrafficLog | None, other: TrafficLog) -> TrafficLog:

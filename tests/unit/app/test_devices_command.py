@@ -17,6 +17,7 @@ from macontrol.cli import main
 from macontrol.commands import devices as command
 from macontrol.controller.host import devices
 from macontrol.controller.host.devices import Access, Process, RadioServer, SerialPort, UsbRadio
+from macontrol.hal.registry import PROBES
 
 OPEN = Access(True, "root", "dialout", "crw-rw----")
 SHUT = Access(False, "root", "dialout", "crw-rw----")
@@ -28,7 +29,9 @@ def shown(
     servers: list[RadioServer] | None = None,
 ) -> str:
     written = io.StringIO()
-    command.show(Console(file=written), ports or [], radios or [], servers or [])
+    command.show(
+        Console(file=written), ports or [], radios or [], {PROBES["rtl_tcp"]: servers or []}
+    )
     return written.getvalue()
 
 
@@ -186,7 +189,7 @@ class TestServers:
         write(proc / "net" / "tcp", rows)
         process(proc, 5, "rtl_tcp -a 127.0.0.1", "socket:[11]", "socket:[12]")
         process(proc, 6, "gqrx", "socket:[13]")
-        (found,) = devices.find_radio_servers(proc)
+        (found,) = devices.find_radio_servers(proc, port=1234, prefix="rtl_")
         told = shown(servers=[found])
         assert "rtl_tcp://127.0.0.1:1234" in told
         assert "served by rtl_tcp -a 127.0.0.1 (process 5)" in told
@@ -197,12 +200,12 @@ class TestServers:
         proc = machine / "proc"
         write(proc / "net" / "tcp6", self.table(("0" * 32 + ":1F90", "0:0", "0A", 21)))
         process(proc, 5, "/usr/bin/rtl_433 -F rtl_tcp", "socket:[21]")
-        (found,) = devices.find_radio_servers(proc)
+        (found,) = devices.find_radio_servers(proc, port=1234, prefix="rtl_")
         assert (found.address, found.is_busy) == ("127.0.0.1:8080", False)
 
     def test_one_that_only_others_reach_is_not_listed(self, machine: Path) -> None:
         write(machine / "proc/net/tcp", self.table(("0A00000A:04D2", "0:0", "0A", 31)))
-        assert devices.find_radio_servers(machine / "proc") == []
+        assert devices.find_radio_servers(machine / "proc", port=1234, prefix="rtl_") == []
 
 
 def test_a_process_that_holds_a_file_is_found_on_this_machine(tmp_path: Path) -> None:
@@ -238,7 +241,7 @@ def test_it_says_so_when_there_is_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("find_serial_ports", "find_usb_radios", "find_radio_servers"):
-        monkeypatch.setattr(command, name, list)
+        monkeypatch.setattr(command, name, lambda **_: [])
     assert main(["devices"]) == 0
     told = capsys.readouterr().out
     assert "serial ports: none" in told

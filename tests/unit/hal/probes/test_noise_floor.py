@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from macontrol.config import load_config
+from macontrol.config.sections.sdr import SdrSettings
 from macontrol.hal.probes.sdr.noise_floor import (
     NoiseFloor,
     above_floor,
@@ -104,8 +105,9 @@ def test_the_offset_that_the_hint_suggests_is_accepted(
     lost = measurement_of(1, drifted, tone_floor, 0.5, DRIFT_DB)
     (fix,) = suggestions(f"; {lost.hint}")
     words = ["probe.mode=tone", *fix]
-    offset = load_config(preset="lab-2g4-grbl", assignments=words).probe.tone_offset_hz
-    assert abs(offset - where_hz) <= BAND_HZ / 2
+    probe = load_config(preset="lab-2g4-grbl", assignments=words).probe
+    assert isinstance(probe, SdrSettings)
+    assert abs(probe.tone_offset_hz - where_hz) <= BAND_HZ / 2
 
 
 def test_a_line_that_was_there_with_the_transmitter_off_is_not_the_tone() -> None:

@@ -39,6 +39,7 @@ class Rig:
 
     @property
     def stage(self) -> VirtualGrbl | VirtualZaber:
+        assert isinstance(self.bench.stage, VirtualGrbl | VirtualZaber)
         return self.bench.stage
 
     def do(self, *commands: str) -> None:
