@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from macontrol.config.checks.contradictions import contradictions
 from macontrol.config.checks.problem import ContradictionError
@@ -71,7 +71,7 @@ class Config(Section):
     survey: Survey
     channel: Channel
     drift: Drift
-    timing: Timing = Timing()
+    timing: Timing = Field(default_factory=Timing)
     stage: Annotated[SerializeAsAny[StageSettings], BeforeValidator(_stage)]
     probe: Annotated[SerializeAsAny[ProbeSettings], BeforeValidator(_probe)]
     run: Run

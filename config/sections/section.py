@@ -14,7 +14,13 @@ _LARGEST = 1e15
 class Section(BaseModel):
     """A table of the config: no unknown keys, no silent conversions, no NaN, no later change."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        defer_build=True,  # `--help` needs no validator, and building them all takes a while
+    )
 
 
 def _refuse_unprintable(text: str) -> str:

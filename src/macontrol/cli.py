@@ -29,6 +29,7 @@ class Command(Protocol):
 
 COMMANDS = {
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
+    "config": "show every setting, its value and where it was set",
     "devices": "likely stages and radios on this machine, and who holds them",
     "survey": "walk the rail once; the reward along it as a file and a plot",
     "export": "write a recorded run as csv, npz, or a reward map",

@@ -17,7 +17,7 @@ from macontrol.cli import main
 from macontrol.commands import devices as command
 from macontrol.controller.host import devices
 from macontrol.controller.host.devices import Access, Process, RadioServer, SerialPort, UsbRadio
-from macontrol.hal.registry import PROBES
+from macontrol.hal.registry import PROBES, STAGES
 
 OPEN = Access(True, "root", "dialout", "crw-rw----")
 SHUT = Access(False, "root", "dialout", "crw-rw----")
@@ -123,7 +123,9 @@ class TestSerialPorts:
         write(machine / "dev" / "ttyUSB0")
         told = [SimpleNamespace(**(port | facts)), SimpleNamespace(**(port | {"device": "/gone"}))]
         monkeypatch.setattr("serial.tools.list_ports.comports", lambda: told)
-        (found,) = devices.find_serial_ports(machine / "dev", machine / "proc")
+        (found,) = devices.find_serial_ports(
+            machine / "dev", machine / "proc", stages=STAGES["zaber"].usb_ids
+        )
         return found
 
     @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_the_rates_a_radio_has_are_told(soapy: Soapy, device: Device) -> None:
     with pytest.raises(ProbeError, match=r"set up: no such rate; of the rates that it has"):
         stream_of().open(threading.Event())
     device.ranges = [Range(1e6, 3e6)]
-    with pytest.raises(ProbeError, match=r"set up: no such rate; see probe\.soapy_arguments"):
+    with pytest.raises(ProbeError, match=r"set up: no such rate; see probe\.soapy\.arguments"):
         stream_of().open(threading.Event())
 
 
