@@ -108,8 +108,9 @@ def _run(words: list[str]) -> int:
     """Find the command and run it; without one, run the controller."""
     if words and words[0] == "help":
         words = [*(word for word in words[1:] if word not in _WITHOUT_MODULE), "--help"]
-    if words and words[0] == "version":
-        words = ["--version"]
+    if words and words[0] in ("version", "--version"):  # without loading any command
+        print(f"macontrol {__version__}")
+        return 0
     if words and words[0] in COMMANDS:
         module = _load(words[0])
         parser = Parser(

@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
     radio = _radio_driver()
     parser.add_argument(
+        "--radio",
         _radio_option(radio),
         dest="radio",
         default=f"127.0.0.1:{radio.server_port}",
