@@ -33,7 +33,8 @@ def interval_s(config: Config) -> float:
 
 def measured_s(config: Config) -> float:
     """How much of it is measured; nothing or less if the guards take it all."""
-    return min(interval_s(config) - _left_out_s(config.probe), LONGEST_WINDOW_S)
+    left_s = interval_s(config) - _left_out_s(config.probe)
+    return min(left_s, LONGEST_WINDOW_S) if isinstance(config.probe, SdrSettings) else left_s
 
 
 def shortcoming(config: Config) -> Problem | None:
