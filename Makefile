@@ -25,11 +25,11 @@ UNITS := macontrol.service macontrol@.service
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-as-root lock apt install install-program install-service uninstall clean
+.PHONY: help demo test test-as-root test-random fault-tests lock apt install install-program install-service uninstall clean
 
 help: ## list the targets
 	@echo "Targets (variables: PYTHON=$(PYTHON) VENV=$(VENV) PYTEST_ARGS=$(PYTEST_ARGS)):"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 demo: $(VENV)/.stamp-run ## run the controller on the simulated bench for 20 s
 	@echo "The demo's slots last 20 ms: no real-time rights needed."
@@ -46,6 +46,15 @@ test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
 # CI runs this beside `make test` as an ordinary user.
 test-as-root: apt $(VENV)/.stamp-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'not any_user'
+
+# `make test` draws the same examples in every run, this target others each time. A failure prints
+# how to repeat it, and .hypothesis keeps it for the next run.
+test-random: $(VENV)/.stamp-dev ## run the property tests with random examples (not in make test)
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest $(PYTEST_ARGS) \
+	  $$(grep -rl --include='test_*.py' '^from hypothesis' tests)
+
+fault-tests: ## write docs/fault-tests.md from the fault marks on the tests
+	$(PYTHON) tests/support/fault_audit.py
 
 $(VENV)/.stamp-run: pyproject.toml $(LOCK) bootstrap.py
 	$(create_venv)

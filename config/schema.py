@@ -17,6 +17,8 @@ from macontrol.config.checks.contradictions import contradictions
 from macontrol.config.checks.problem import ContradictionError
 from macontrol.config.drivers import settings_class, sort_table
 from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.reward import reward_of
+from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.config.sections.algorithm import Algorithm
 from macontrol.config.sections.channel import Channel
 from macontrol.config.sections.drift import Drift
@@ -81,7 +83,7 @@ class Config(Section):
         """The largest reward: all paths in phase, |h|² = L by Cauchy–Schwarz (Setup)."""
         paths = len(self.channel.path_powers)
         power = sum(self.channel.path_powers)
-        return self.physical.transmission_share * math.log2(1 + self.reward.snr * paths * power)
+        return reward_of(self.physical.transmission_share, self.reward.snr * paths * power)
 
     @property
     def largest_reward(self) -> float:
@@ -92,6 +94,16 @@ class Config(Section):
     def rail_mm(self) -> float:
         """D in millimetres: how much of the stage's rail is used."""
         return self.physical.region_length * self.physical.wavelength_mm
+
+    @property
+    def slot_timing(self) -> SlotTiming:
+        """How the time of a slot is divided."""
+        return SlotTiming.from_shares(
+            self.physical.slot_duration_s,
+            self.physical.actuation_time_s,
+            guard_share=self.timing.guard_share,
+            decision_share=self.timing.decision_share,
+        )
 
     @property
     def window_s(self) -> float:

@@ -9,49 +9,24 @@ A description is light: what it names as "module:name" is imported when it is us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
 from macontrol.config.model.registry import Registry, resolve
 from macontrol.config.sections.probe import ProbeSettings
 from macontrol.config.sections.stage import StageSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.diagnostics import StageCheckup
+from macontrol.hal.probe import Probe
 
 if TYPE_CHECKING:
-    from macontrol.hal.probes.sdr.probe import SdrProbe
     from macontrol.hal.serial.line import TrafficLog
     from macontrol.hal.serial.stage import SerialStage
 
 
 _ADDRESS = "HOST:PORT"
-
-
-class Checkup(Protocol):
-    """What a driver finds out about a board while it is connected; the doctor reports it.
-
-    The stage's traffic is passed to `log`.
-    """
-
-    def log(self, direction: str, data: bytes) -> None: ...
-    @property
-    def board(self) -> str:
-        """Which board it is; empty if it sent nothing."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """The state in which the board was found."""
-        ...
-
-    def trouble(self, settings: Any) -> tuple[str, str] | None:
-        """What is wrong with that state, and the fix; None if nothing is."""
-        ...
-
-    def advice(self, settings: Any) -> Sequence[str]:
-        """What could be better, each as "detail; fix"."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -65,11 +40,11 @@ class StageDriver:
     stage: str
     """A callable: the stage of (settings, clock, *, confirm_homing, log)."""
     checkup: str
-    """A callable: the Checkup of (settings)."""
+    """A callable: the StageCheckup of (settings)."""
     preset: str
     """A preset for a lab bench with such a stage: a TOML file in the driver's package."""
     emulator: str
-    """A callable: the emulated board of (config, clock, link)."""
+    """A class: its `from_config` builds the emulated board of (config, clock, link)."""
     usb_ids: Mapping[str, str] = field(default_factory=dict)
     """USB vendors, or vendors and products, of such stages, and what they are."""
 
@@ -86,8 +61,8 @@ class StageDriver:
         )
         return made
 
-    def make_checkup(self, settings: StageSettings) -> Checkup:
-        made: Checkup = resolve(self.checkup)(settings)
+    def make_checkup(self, settings: StageSettings) -> StageCheckup:
+        made: StageCheckup = resolve(self.checkup)(settings)
         return made
 
 
@@ -139,8 +114,8 @@ class ProbeDriver:
         """The `--probe` option for a server at this address."""
         return self.option.replace(_ADDRESS, address)
 
-    def make(self, settings: ProbeSettings, clock: Clock, transmission_share: float) -> SdrProbe:
-        made: SdrProbe = resolve(self.probe)(settings, clock, transmission_share)
+    def make(self, settings: ProbeSettings, clock: Clock, transmission_share: float) -> Probe:
+        made: Probe = resolve(self.probe)(settings, clock, transmission_share)
         return made
 
     def refuse_unusable(self, settings: ProbeSettings) -> None:

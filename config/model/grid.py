@@ -1,7 +1,7 @@
-"""The positions a policy may choose: a uniform grid over the rail, and what is in reach on it.
+"""The positions a policy may choose: a uniform grid over the rail, and the part within reach.
 
 Positions are in wavelengths. A position within `ON_GRID` of a grid point counts as that point, so
-that steps summed up in floating point stay on the grid they started from.
+that sums of steps in floating point stay on the grid.
 """
 
 from __future__ import annotations
@@ -9,11 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, floor
+from typing import TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+Array: TypeAlias = NDArray[np.float64]
+
 ON_GRID = 1e-9
+"""Two positions that differ by less (wavelengths) are the same place."""
+
+
+@overload
+def are_apart(position: float, other: float) -> bool: ...
+
+
+@overload
+def are_apart(position: Array, other: Array) -> NDArray[np.bool_]: ...
+
+
+def are_apart(position: float | Array, other: float | Array) -> bool | NDArray[np.bool_]:
+    """Whether two positions are different places: the target switched, the target is not reached.
+
+    This is what `switched` and `transit` mean in a run.
+    """
+    apart: bool | NDArray[np.bool_] = abs(position - other) > ON_GRID  # type: ignore[operator]
+    return apart
 
 
 @dataclass(frozen=True)
@@ -39,14 +60,21 @@ class Grid:
         return min(max(round(position / self.spacing), 0), self.size - 1)
 
     def index(self, position: float) -> int | None:
-        """The index of the grid point a position stands on, or None between grid points."""
+        """The index of the grid point at a position, or None between grid points."""
         nearest = self.nearest(position)
         return nearest if abs(position - self.points[nearest]) <= ON_GRID else None
 
     def snap(self, position: float) -> float:
-        """The position, freed from rounding if it stands on a grid point."""
+        """The position without its rounding error if it is on a grid point."""
         index = self.index(position)
         return position if index is None else float(self.points[index])
+
+    def interpolate(self, row: Array, position: float) -> float:
+        """A value at a position, linear between the values at the grid points."""
+        index = self.index(position)
+        if index is not None:
+            return float(row[index])
+        return float(np.interp(position, self.points, row))
 
     def in_reach(self, position: float, stroke: float) -> slice:
         """A(x) ∩ X_g: the grid points within one stroke of a position (eq. reachable)."""
@@ -55,7 +83,7 @@ class Grid:
         return slice(first, last + 1)
 
     def advance(self, position: float, target: float, stroke: float) -> float:
-        """The step from a position towards a target, as far as the stroke allows (eq. approach)."""
+        """The next position on the way to a target, at most one stroke away (eq. approach)."""
         distance = target - position
         if abs(distance) <= stroke + ON_GRID:
             return target

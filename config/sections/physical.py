@@ -14,13 +14,16 @@ world and the emulators use it. `[stage]` describes the connected stage. They re
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated
 
 from pydantic import Field
 
+from macontrol.config.model import units
+from macontrol.config.model.motion import Trapezoid
+from macontrol.config.model.reward import transmission_share
 from macontrol.config.sections.section import Auto, Ideal, NonNegative, Positive, Section
 
-SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 _LONGEST_SLOT_S = 3600.0
 
 
@@ -41,7 +44,7 @@ class Physical(Section):
 
     @property
     def wavelength_mm(self) -> float:
-        return SPEED_OF_LIGHT_M_PER_S / self.carrier_frequency_hz * 1e3
+        return units.wavelength_mm(self.carrier_frequency_hz)
 
     @property
     def nominal_reach(self) -> float:
@@ -50,20 +53,13 @@ class Physical(Section):
 
     @property
     def actuator_reach(self) -> float:
-        """What the actuator really covers in T_a, in wavelengths.
-
-        Latency and settling take their time first; what is left is a trapezoidal motion, or a
-        triangular one if it is too short to reach full speed.
-        """
-        time = max(self.actuation_time_s - self.command_latency_s - self.settling_s, 0.0)
-        speed = self.actuator_speed_m_per_s
-        if self.acceleration_m_per_s2 == "ideal":
-            distance_m = speed * time
-        elif time <= 2 * speed / self.acceleration_m_per_s2:
-            distance_m = self.acceleration_m_per_s2 * time**2 / 4
-        else:
-            distance_m = speed * (time - speed / self.acceleration_m_per_s2)
-        return distance_m * 1e3 / self.wavelength_mm
+        """The distance that the actuator covers in T_a less latency and settling (wavelengths)."""
+        acceleration = self.acceleration_m_per_s2
+        motion = Trapezoid(
+            self.actuator_speed_m_per_s, inf if acceleration == "ideal" else acceleration
+        )
+        motion_s = self.actuation_time_s - self.command_latency_s - self.settling_s
+        return motion.reach(motion_s) * 1e3 / self.wavelength_mm
 
     @property
     def rho_max(self) -> float:
@@ -72,10 +68,15 @@ class Physical(Section):
         return reach if self.stroke == "auto" else min(self.stroke, reach)
 
     @property
+    def stroke_mm(self) -> float:
+        """ρ_max in millimetres."""
+        return self.rho_max * self.wavelength_mm
+
+    @property
     def x_0(self) -> float:
         return self.region_length / 2 if self.initial_position == "auto" else self.initial_position
 
     @property
     def transmission_share(self) -> float:
         """1 − T_a/T_s: the part of a slot in which the link transmits."""
-        return 1.0 - self.actuation_time_s / self.slot_duration_s
+        return transmission_share(self.actuation_time_s, self.slot_duration_s)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from macontrol.config.model import units
 from macontrol.config.sections.section import Fraction, NonNegative, Section
 
 
@@ -18,4 +19,4 @@ class Reward(Section):
 
     @property
     def snr(self) -> float:
-        return float(10.0 ** (self.snr_db / 10.0))
+        return units.from_db(self.snr_db)

@@ -1,18 +1,17 @@
-"""The virtual bench: a stage on a pseudo-terminal and a radio on loopback, one world behind both.
+"""The virtual bench: a stage on a pseudo-terminal and a radio on loopback, in one simulated world.
 
-What the radio hears at a moment is the channel of that moment where the emulated carriage truly
-is, so that everything between a command and its reward is on the way that it takes on a real
-bench: wires, servers, latency, motion. It is the world that the simulated bench of the same config
-and seed shows: the same channel, and the same noise of observation in every slot. It stands still
-until `drift` starts it, as the paper's survey sees a frozen snapshot; from then on it drifts slot
-by slot, by the clock.
+The radio receives the channel at the true position of the emulated carriage. A run uses the same
+serial ports, servers, latencies and motions as on a real bench. For the same config and seed the
+world is that of the simulated bench: the same channel, and the same noise in every slot. The
+channel is frozen, as in the paper's survey, until `drift` starts it; then it drifts slot by slot,
+by the clock.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from math import exp2, inf, isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,11 +21,12 @@ from macontrol.config import Config
 from macontrol.config.checks.rf_plan import received_hz
 from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
 from macontrol.config.model.registry import resolve
+from macontrol.config.model.reward import snr_of
+from macontrol.config.model.units import from_db
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.device import VirtualDevice
 from macontrol.sim.bench.radio import DEBIAN_BLOCK_BYTES, VirtualRadio
-from macontrol.sim.world.channel import Channel
-from macontrol.sim.world.drift import Streams
+from macontrol.sim.world.channel import Channel, survey_noise
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
@@ -35,7 +35,7 @@ Fault: TypeAlias = Callable[["VirtualBench", float], None]
 
 
 class VirtualWorld:
-    """The power of the link at a moment: the drifting channel at a moving carriage."""
+    """The power of the link at a moment: the drifting channel at the moving carriage."""
 
     def __init__(self, config: Config, clock: Clock, *, seed: int) -> None:
         self._config = config
@@ -43,28 +43,27 @@ class VirtualWorld:
         self._channel = Channel(config, seed)
         self._lock = threading.Lock()
         self._begun_s = inf
-        self._noise_power = 10 ** (NOISE_DBFS / 10)
+        self._noise_power = from_db(NOISE_DBFS)
         self._surveyed = np.array(config.survey_positions)
-        survey_noise = Streams.from_seed(seed).survey_noise
-        self._survey_noise = config.noise_std * survey_noise.standard_normal(len(self._surveyed))
+        self._survey_noise = survey_noise(config, seed, len(self._surveyed))
         self.board: VirtualDevice | None = None
 
     def drift(self, begin_s: float | None = None) -> None:
-        """Let the channel drift: this moment (now) is the start of slot 1. Once only."""
+        """Start the drift: slot 1 begins at this moment, by default now. Later calls do nothing."""
         with self._lock:
             if self._begun_s == inf:
                 self._begun_s = self._clock.now() if begin_s is None else begin_s
 
     @property
     def slot(self) -> int:
-        """The slot the channel stands at."""
+        """The current slot of the channel."""
         return self._channel.slot
 
     @property
     def travel_mm(self) -> float:
-        """How long the stage is that a driver makes of the board: it may be longer than the rail.
+        """The travel of the stage as its driver sees it, which may be longer than the rail.
 
-        A stage that is counted towards its switch has its 0 so far away from there.
+        An inverted stage has its 0 at this distance from the home position.
         """
         assert self.board is not None
         stage = self._config.stage
@@ -72,10 +71,10 @@ class VirtualWorld:
         return usable_mm if stage.travel_mm == "auto" else min(usable_mm, stage.travel_mm)
 
     def power_at(self, moment_s: float) -> float:
-        """The power of the link, relative to full scale, that shows the reward of eq. observation.
+        """The power of the link relative to full scale, without the noise floor.
 
-        The noise floor aside, that is P·|h|²; and as much more or less as takes the reward from
-        g_t(x) to g_t(x) + eps_t. No power is below 0, so that no reward is.
+        It is P·|h|², changed so that the reward is g_t(x) + eps_t (eq. observation) instead of
+        g_t(x). It is never below 0.
         """
         assert self.board is not None
         position_mm = self.board.position_at(moment_s) - self._config.stage.offset_mm
@@ -90,20 +89,19 @@ class VirtualWorld:
             position = position_mm / self._config.physical.wavelength_mm
             h = self._channel.field(position)
             noise = self._noise_at(position)
-        gain = h.real * h.real + h.imag * h.imag
-        bits = noise / self._config.physical.transmission_share
-        seen = (1.0 + self._config.reward.snr * gain) * exp2(bits) - 1.0
+        snr = self._config.reward.snr * (h.real * h.real + h.imag * h.imag)
+        seen = snr_of(self._config.physical.transmission_share, noise, reference_snr=snr)
         return self._noise_power * max(seen, 0.0)
 
     def _noise_at(self, position: float) -> float:
-        """eps_t; before slot 1 the survey's noise, which is frozen as the channel is."""
+        """eps_t; before slot 1 the noise of the survey, which is frozen like the channel."""
         if self._channel.slot > 0:
             return self._channel.noise
         return float(self._survey_noise[np.abs(self._surveyed - position).argmin()])
 
 
 class VirtualBench:
-    """Both devices and their world; use it in a `with`."""
+    """The stage, the radio and their world; use it in a `with`."""
 
     def __init__(
         self,
@@ -117,31 +115,32 @@ class VirtualBench:
         block_bytes: int = DEBIAN_BLOCK_BYTES,
     ) -> None:
         self.world = VirtualWorld(config, clock, seed=seed)
-        # The radio first: where another bench has its address, that one keeps its link too.
+        # The radio first: if its address is in use, the link of that other bench is left alone.
         self.radio: VirtualRadio = resolve(_radio_emulator(config))(
             self.world.power_at,
-            noise_power=10 ** (NOISE_DBFS / 10),
+            noise_power=from_db(NOISE_DBFS),
             carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
             host=host,
             port=port,
             block_bytes=block_bytes,
             quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
-            # Who has opened the stage and not homed it has yet to measure the noise floor, however
-            # long that takes on a busy machine.
+            # A client that has opened the stage and not homed it has yet to measure the noise
+            # floor, which may take long on a busy machine.
             is_new_run=lambda: self.stage.is_newly_opened,
             is_preparing=lambda: self.stage.is_yet_to_home,
             seed=seed,
             clock=clock,
         )
         try:
-            self.stage: VirtualDevice = _virtual_stage(config, clock, link)
+            emulator: type[VirtualDevice] = resolve(STAGE_DRIVERS[config.stage.driver].emulator)
+            self.stage: VirtualDevice = emulator.from_config(config, clock, link)
             self.world.board = self.stage
         except OSError:
             self.radio.close()
             raise
 
     def do(self, command: str) -> None:
-        """Carry out a command such as "unplug" or "lose 1.5"; ValueError if there is none such."""
+        """Execute a command such as "unplug" or "lose 1.5"; ValueError if it is unknown."""
         name, amount = parse_command(command)
         if name == "drift":
             self.world.drift()
@@ -163,14 +162,14 @@ def _transmit(bench: VirtualBench, on: bool) -> None:
 
 
 def _stage_fault(*names: str, needs_amount: bool = False) -> Fault:
-    """A fault of the stage, by whichever of these names its emulator knows it."""
+    """A fault of the stage: the first of these methods that its emulator has."""
 
     def strike(bench: VirtualBench, amount: float) -> None:
         for name in names:
             if method := getattr(bench.stage, name, None):
                 method(amount) if needs_amount else method()
                 return
-        raise ValueError("this stage knows no such fault")
+        raise ValueError("this stage has no such fault")
 
     return strike
 
@@ -193,16 +192,16 @@ FAULTS: dict[str, Fault] = {
     "unmute": lambda bench, _: _transmit(bench, True),
     "detune": lambda bench, amount: bench.radio.detune(amount),
 }
-"""What can go wrong, by name, with a number in its unit where one is needed."""
+"""The faults by name; some take a number."""
 UNITS = {"lose": "MM", "slow": "S", "stall": "S", "clip": "S", "detune": "HZ"}
 
 
 def parse_command(command: str) -> tuple[str, float]:
-    """A command's name and its number, 1 if none is given; ValueError if there is none such."""
+    """The name and the number of a command, by default 1; ValueError if it is unknown."""
     name, _, text = command.partition(" ")
     if name != "drift" and name not in FAULTS:
         known = ", ".join(f"{name} {UNITS.get(name, '')}".strip() for name in FAULTS)
-        raise ValueError(f"no such command; there are: {known}, drift; quit ends it")
+        raise ValueError(f"unknown command; the commands are: {known}, drift, quit")
     try:
         amount = float(text or 1.0)
     except ValueError:
@@ -210,7 +209,7 @@ def parse_command(command: str) -> tuple[str, float]:
     if not isfinite(amount):
         raise ValueError(f"{text!r} is not a number of millimetres, seconds or hertz")
     if amount < 0 and UNITS.get(name) == "S":
-        raise ValueError(f"{text} is no length of time")
+        raise ValueError(f"{text}: a time cannot be negative")
     return name, amount
 
 
@@ -218,9 +217,3 @@ def _radio_emulator(config: Config) -> str:
     """The emulator of the config's probe, or of the first driver that has one."""
     drivers = [PROBE_DRIVERS[config.probe.driver], *PROBE_DRIVERS.working()]
     return next(driver.emulator for driver in drivers if driver.emulator)
-
-
-def _virtual_stage(config: Config, clock: Clock, link: Path | None) -> VirtualDevice:
-    """The emulated stage of the config's driver, with the actuator of the config."""
-    made: VirtualDevice = resolve(STAGE_DRIVERS[config.stage.driver].emulator)(config, clock, link)
-    return made

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config
 from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.controller.policies.estimate import make_posterior
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.posterior import WindowedPosterior
-from macontrol.controller.policies.registry import make_posterior
 from support.paper_reference import covariance, posterior
 
 PAPER = load_config()
@@ -43,6 +44,7 @@ positions = st.one_of(
 rewards = st.floats(-10.0, 10.0)
 
 
+@pytest.mark.fault("transmitter-stops")
 @given(
     config=configs(),
     scale=st.sampled_from([1e-3, 1.0, 30.0]),

@@ -72,6 +72,7 @@ ZABER = Kind(
 for_each_kind = pytest.mark.parametrize("kind", [GRBL, ZABER], ids=["grbl", "zaber"])
 
 
+@pytest.mark.fault("no-board-on-port")
 @for_each_kind
 @settings(max_examples=150)
 @given(data=st.data())
@@ -89,6 +90,7 @@ def test_a_stranger_on_the_port_never_gets_a_motion_out_of_connecting(
     assert not kind.motions_in(line.sent)
 
 
+@pytest.mark.fault("garbage-on-wire")
 @for_each_kind
 @settings(max_examples=150)
 @given(data=st.data(), action=st.sampled_from(["move", "where", "stop", "home", "recover"]))

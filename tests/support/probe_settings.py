@@ -1,4 +1,4 @@
-"""What tests of the probes share: the preset's settings, and a wait with an end."""
+"""Probe settings for tests."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from support.waiting import wait_until as wait_until
 
 
 def probe_settings(**changes: Any) -> Any:
-    """The default settings of a probe's driver with some values changed."""
+    """Return the default settings of a probe's driver with some values changed."""
     return driver_settings("probe", {"driver": "rtl_tcp", **changes})

@@ -413,6 +413,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.fault("disk-full")
 def test_a_full_disk_stops_the_recording_but_not_the_control(
     tmp_path: Path, small_disk: Path
 ) -> None:

@@ -318,6 +318,14 @@ def replug_as_another(bench: Bench, closing: ExitStack) -> None:
     assert os.path.realpath(bench.link) != before
 
 
+@pytest.mark.fault(
+    "stage-unplugged",
+    "board-reset",
+    "stage-lost-while-holding",
+    "limit-alarm-or-stall",
+    "hold-by-hand",
+    "steps-lost",
+)
 def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_cannot(
     tmp_path: Path, closing: ExitStack
 ) -> None:
@@ -367,6 +375,7 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     bench.assert_rewards_were_true(daemon, but=(steps_lost_s, mended_s))
 
 
+@pytest.mark.fault("board-reset", "limit-alarm-or-stall")
 def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_cannot(
     tmp_path: Path, closing: ExitStack
 ) -> None:
@@ -405,6 +414,7 @@ def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_ca
     bench.assert_rewards_were_true(daemon, but=(0.0, 0.0))
 
 
+@pytest.mark.fault("port-in-use", "stage-gone")
 def test_a_stage_that_is_gone_for_good_ends_the_run_and_is_not_shared_before(
     tmp_path: Path, closing: ExitStack
 ) -> None:
@@ -421,6 +431,7 @@ def test_a_stage_that_is_gone_for_good_ends_the_run_and_is_not_shared_before(
     assert "timing.fault_patience_s" in errors
 
 
+@pytest.mark.fault("stop-while-stage-opens", "stop-while-recovering")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_a_grbl_stage_is_connected_homed_or_recovered_stops_it_at_once(
     tmp_path: Path, closing: ExitStack, number: signal.Signals
@@ -460,6 +471,7 @@ def test_a_signal_while_a_grbl_stage_is_connected_homed_or_recovered_stops_it_at
     assert daemon.end() == (0, "")
 
 
+@pytest.mark.fault("stop-while-stage-opens")
 def test_a_signal_while_a_zaber_stage_is_homed_stops_it_at_once(
     tmp_path: Path, closing: ExitStack
 ) -> None:
@@ -476,6 +488,7 @@ def test_a_signal_while_a_zaber_stage_is_homed_stops_it_at_once(
     assert daemon.end() == (0, "")
 
 
+@pytest.mark.fault("homing-without-consent", "stop-while-stage-opens")
 @pytest.mark.parametrize("answer", ["signal", "n", "y"])
 def test_a_person_is_asked_before_the_first_motion_and_a_signal_is_an_answer_too(
     tmp_path: Path, closing: ExitStack, answer: str

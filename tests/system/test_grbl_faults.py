@@ -43,6 +43,7 @@ def wire(rig: GrblRig, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+@pytest.mark.fault("text-before-banner")
 def test_boot_text_junk_and_errors_before_the_banner_are_passed_over(rig: GrblRig) -> None:
     rig.stage.close()
     rig.board.boot_text = b"\xff\x00\x80rst:0x1 (POWERON)\r\n\r\nerror:7\r\nok\r\n<Idle|MPo"
@@ -51,6 +52,7 @@ def test_boot_text_junk_and_errors_before_the_banner_are_passed_over(rig: GrblRi
     rig.assert_works()
 
 
+@pytest.mark.fault("limit-alarm-or-stall")
 def test_a_limit_alarm_is_forgiven_once_and_told_the_second_time(rig: GrblRig) -> None:
     rig.amid_a_motion(rig.board.trip_limit)
     with pytest.raises(StageLostError, match="limit switch was hit"):
@@ -65,6 +67,7 @@ def test_a_limit_alarm_is_forgiven_once_and_told_the_second_time(rig: GrblRig) -
         rig.stage.recover(soon())
 
 
+@pytest.mark.fault("reset-swallowed")
 def test_a_reset_is_not_sent_before_it_is_called_for(rig: GrblRig, wire: list[bytes]) -> None:
     rig.board.trip_limit()
     with pytest.raises(StageLostError, match="limit switch was hit"):
@@ -76,6 +79,7 @@ def test_a_reset_is_not_sent_before_it_is_called_for(rig: GrblRig, wire: list[by
     rig.assert_works()
 
 
+@pytest.mark.fault("silent-while-homing")
 def test_nothing_is_asked_while_it_homes(rig: GrblRig, wire: list[bytes]) -> None:
     rig.stage.move_to(20.0, soon())
     del wire[:]
@@ -83,6 +87,7 @@ def test_nothing_is_asked_while_it_homes(rig: GrblRig, wire: list[bytes]) -> Non
     assert wire.index(b"ok") < wire.index(b"?")
 
 
+@pytest.mark.fault("homing-fails")
 def test_homing_that_fails_says_why_and_is_tried_again_by_a_recovery(rig: GrblRig) -> None:
     rig.stage.move_to(30.0, soon())
     rig.amid_homing(lambda: rig.board.raise_alarm(8))
@@ -93,6 +98,7 @@ def test_homing_that_fails_says_why_and_is_tried_again_by_a_recovery(rig: GrblRi
     rig.assert_works()
 
 
+@pytest.mark.fault("homing-never-ends")
 def test_homing_that_never_ends_is_given_up_in_time_and_reset(tmp_path: Path) -> None:
     link = tmp_path / "tty"
     # A carriage that crawls: it would take two minutes to its switch.
@@ -110,6 +116,7 @@ def test_homing_that_never_ends_is_given_up_in_time_and_reset(tmp_path: Path) ->
             stage.close()
 
 
+@pytest.mark.fault("alarm-unheard")
 def test_a_locked_board_whose_alarm_was_not_heard_is_lost_and_homed(
     rig: GrblRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +130,7 @@ def test_a_locked_board_whose_alarm_was_not_heard_is_lost_and_homed(
     rig.assert_works()
 
 
+@pytest.mark.fault("board-reset-unheard")
 def test_a_reset_whose_banner_was_not_heard_is_noticed_by_where_the_board_says_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +152,7 @@ def test_a_reset_whose_banner_was_not_heard_is_noticed_by_where_the_board_says_i
             stage.close()
 
 
+@pytest.mark.fault("command-garbled")
 def test_a_target_spoilt_on_its_way_is_noticed_by_where_the_board_says_it_is(
     rig: GrblRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +169,7 @@ def test_a_target_spoilt_on_its_way_is_noticed_by_where_the_board_says_it_is(
     rig.assert_works()
 
 
+@pytest.mark.fault("stray-ok")
 def test_a_confirmation_from_nowhere_is_not_taken_for_an_arrival(rig: GrblRig) -> None:
     rig.amid_a_motion(lambda: rig.board.say(b"ok\r\n"))
     arrival = rig.stage.move_to(40.0, soon())
@@ -168,6 +178,7 @@ def test_a_confirmation_from_nowhere_is_not_taken_for_an_arrival(rig: GrblRig) -
     assert arrival.position_mm == pytest.approx(40.0)
 
 
+@pytest.mark.fault("no-banner")
 def test_a_limit_alarm_in_which_the_program_died_is_no_obstacle_to_the_next(rig: GrblRig) -> None:
     rig.board.trip_limit()
     rig.stage.close()
@@ -178,6 +189,7 @@ def test_a_limit_alarm_in_which_the_program_died_is_no_obstacle_to_the_next(rig:
     rig.assert_works()
 
 
+@pytest.mark.fault("board-hangs")
 def test_a_hung_board_is_lost_within_seconds_and_comes_back_by_being_opened(rig: GrblRig) -> None:
     rig.amid_a_motion(rig.board.hang)
     assert not rig.stage.move_to(50.0, soon(1.0)).arrived
@@ -188,6 +200,7 @@ def test_a_hung_board_is_lost_within_seconds_and_comes_back_by_being_opened(rig:
     rig.assert_works()
 
 
+@pytest.mark.fault("slow-answers")
 def test_answers_that_come_late_are_never_taken_for_others(rig: GrblRig) -> None:
     rig.board.slow_down(0.4)
     arrivals = 0
@@ -207,6 +220,7 @@ def test_answers_that_come_late_are_never_taken_for_others(rig: GrblRig) -> None
     rig.assert_works()
 
 
+@pytest.mark.fault("homing-fails")
 def test_a_carriage_that_is_stuck_is_found_out_by_homing(rig: GrblRig) -> None:
     rig.stage.move_to(5.0, soon())
     rig.board.stick()
@@ -219,6 +233,7 @@ def test_a_carriage_that_is_stuck_is_found_out_by_homing(rig: GrblRig) -> None:
     rig.assert_works()
 
 
+@pytest.mark.fault("steps-lost-to-switch")
 def test_lost_steps_towards_the_switch_end_in_a_limit_alarm_not_in_a_crash(rig: GrblRig) -> None:
     rig.stage.move_to(10.0, soon())
     rig.board.lose_steps(-3.0)
@@ -238,6 +253,7 @@ def test_a_board_put_on_hold_by_hand_is_told_and_recovered(rig: GrblRig) -> None
     rig.assert_works()
 
 
+@pytest.mark.fault("hold-by-hand")
 def test_a_hold_that_is_ended_by_hand_goes_on_to_its_target_without_homing(
     rig: GrblRig, wire: list[bytes]
 ) -> None:
@@ -252,6 +268,7 @@ def test_a_hold_that_is_ended_by_hand_goes_on_to_its_target_without_homing(
     assert b"\x18" not in wire
 
 
+@pytest.mark.fault("other-board-returns")
 def test_another_board_in_its_place_is_refused(rig: GrblRig) -> None:
     rig.board.unplug()
     with pytest.raises(StageLostError):

@@ -171,6 +171,7 @@ def reward_of(start_s: float) -> float:
     return (1 - ACTUATION_S / SLOT_S) * log2(1 + float(np.mean(powers)) / NOISE)
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 def test_a_signal_while_the_radio_gets_ready_is_heard_at_once(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -198,6 +199,7 @@ def _end_at_once(controller: Controller) -> None:
     assert time.monotonic() - begun < 10.0  # what it was about would take 30 s
 
 
+@pytest.mark.fault("radio-drops-client", "radio-stalls", "clipping", "reward-late")
 def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -224,11 +226,12 @@ def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     assert any(e.detail == "gap" and e.slot < drop for e in run.events), "of the lost samples"
     assert slots["late"].any(), "some came after their slots"
     faults = [event.detail for event in run.events if event.kind is EventKind.PROBE_FAULT]
-    assert any(f"rtl_tcp://{radio.address}: the server hung up" in fault for fault in faults)
+    assert any(f"rtl_tcp://{radio.address}: the server disconnected" in fault for fault in faults)
     assert any(event.kind is EventKind.RECOVERY for event in run.events)
     assert radio.clients == 2
 
 
+@pytest.mark.fault("radio-gone")
 def test_a_radio_that_never_comes_back_ends_the_run_with_the_cause_and_the_stage_at_rest(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -238,9 +241,9 @@ def test_a_radio_that_never_comes_back_ends_the_run_with_the_cause_and_the_stage
     run, errors = controller.follow((1.0, radio.close))
     assert controller.process.returncode == 69
     assert "the probe has failed for " in errors
-    assert f"rtl_tcp://{address}: nothing listens there; start rtl_tcp" in errors
+    assert f"rtl_tcp://{address}: no server listens at this address; start rtl_tcp" in errors
     assert run.events[-1].kind is EventKind.STOP
-    assert "nothing listens there" in run.events[-1].detail
+    assert "no server listens" in run.events[-1].detail
     first = next(e.slot for e in run.events if e.kind is EventKind.PROBE_FAULT)
     assert not np.isfinite(run.slots["reward"][run.slots["slot"] > first]).any()
     stands_at = stage.position_at(time.monotonic())
@@ -248,6 +251,7 @@ def test_a_radio_that_never_comes_back_ends_the_run_with_the_cause_and_the_stage
     assert stage.position_at(time.monotonic()) == stands_at
 
 
+@pytest.mark.fault("radio-unreachable")
 def test_a_radio_that_is_not_there_is_named_with_its_address(
     tmp_path: Path, stage: VirtualGrbl
 ) -> None:
@@ -256,10 +260,11 @@ def test_a_radio_that_is_not_there_is_named_with_its_address(
     controller = Controller(tmp_path, stage, address)
     _, errors = controller.process.communicate(timeout=60)
     assert controller.process.returncode == 69
-    assert f"rtl_tcp://{address}: nothing listens there; start rtl_tcp" in errors
+    assert f"rtl_tcp://{address}: no server listens at this address; start rtl_tcp" in errors
     assert not controller.file.exists()
 
 
+@pytest.mark.fault("radio-lost-in-survey")
 def test_a_radio_that_drops_its_client_in_the_survey_is_waited_for(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
@@ -299,6 +304,7 @@ class Bench:
             self.bench.open(closing)
 
 
+@pytest.mark.fault("signal-never-above-floor")
 @pytest.mark.parametrize("transmitting", [True, False])
 def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
     stage: VirtualGrbl, monkeypatch: pytest.MonkeyPatch, transmitting: bool
@@ -314,6 +320,7 @@ def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
     assert "no signal yet: switch the transmitter on" in bench.told
 
 
+@pytest.mark.fault("transmitter-off-at-start")
 def test_the_transmitter_is_asked_for_and_waited_for(stage: VirtualGrbl) -> None:
     with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
         radio.transmitting = False
@@ -367,6 +374,7 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
     assert np.nanmedian(after) == pytest.approx(share * log2(1 + 30), abs=0.05)
 
 
+@pytest.mark.fault("transmitter-stops", "floor-with-transmitter-on")
 def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_floor(
     tmp_path: Path, stage: VirtualGrbl
 ) -> None:

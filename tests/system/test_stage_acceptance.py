@@ -141,6 +141,7 @@ def test_it_is_described(stage: SerialStage) -> None:
     assert 0 < description.latency_s < DEADLINE_S
 
 
+@pytest.mark.fault("port-in-use")
 def test_the_port_is_taken(bench: Bench, stage: SerialStage) -> None:
     with pytest.raises(LineError, match="in use by another program"):
         bench.stage().connect(soon())
@@ -169,6 +170,7 @@ def test_both_ends_of_the_rail_can_be_reached(bench: Bench, stage: SerialStage) 
         check_true_position(bench, stage, end)
 
 
+@pytest.mark.fault("guard")
 def test_no_further(stage: SerialStage) -> None:
     for beyond in (-0.1, stage.description.travel_mm + 0.1, float("nan")):
         with pytest.raises(StageError, match="off the rail"):
@@ -190,6 +192,7 @@ def test_a_move_that_is_already_there_is_over_at_once(stage: SerialStage) -> Non
     assert stage.move_to(here, soon()).arrived
 
 
+@pytest.mark.fault("one-motion-in-flight")
 def test_a_move_that_is_late_goes_on(stage: SerialStage) -> None:
     stage.move_to(0.0, soon())
     far = whole_steps(stage, 0.9 * stage.description.travel_mm)
@@ -197,6 +200,7 @@ def test_a_move_that_is_late_goes_on(stage: SerialStage) -> None:
     assert wait_for_rest(stage).position_mm == pytest.approx(far, abs=1e-6)
 
 
+@pytest.mark.fault("stop-keeps-position")
 def test_a_stop_keeps_the_position(bench: Bench, stage: SerialStage) -> None:
     stage.move_to(0.0, soon())
     far = whole_steps(stage, 0.9 * stage.description.travel_mm)
@@ -225,6 +229,7 @@ def test_homing_again_ends_where_it_ended_before(bench: Bench, stage: SerialStag
     check_true_position(bench, stage, 0.0)
 
 
+@pytest.mark.fault("claims-homed")
 def test_a_stage_that_was_closed_is_connected_again_and_is_not_homed(stage: SerialStage) -> None:
     stage.close()
     stage.connect(soon())
@@ -247,6 +252,7 @@ def test_a_grbl_board_is_identified_and_its_settings_are_read(stage: GrblStage) 
     assert steps_per_mm == pytest.approx(1 / stage.description.step_mm)
 
 
+@pytest.mark.fault("soft-limit-alarm")
 @only_grbl
 def test_a_soft_limit_alarm_is_cleared_by_the_right_handshake(stage: GrblStage) -> None:
     if not stage.identity.settings.get(20):
@@ -270,6 +276,7 @@ def wait_for_alarm(stage: GrblStage) -> None:
         stage._next(deadline)
 
 
+@pytest.mark.fault("command-rejected")
 @only_grbl
 def test_a_refused_line_does_not_stand_in_the_way_for_good(stage: GrblStage) -> None:
     stage.move_to(2.0, soon())
@@ -282,6 +289,7 @@ def test_a_refused_line_does_not_stand_in_the_way_for_good(stage: GrblStage) -> 
     assert stage.move_to(5.0, soon()).position_mm == pytest.approx(5.0)
 
 
+@pytest.mark.fault("soft-limit-alarm")
 @only_grbl
 def test_a_reset_by_another_hand_loses_the_stage_until_it_is_homed(stage: GrblStage) -> None:
     stage.move_to(3.0, soon())
@@ -294,6 +302,7 @@ def test_a_reset_by_another_hand_loses_the_stage_until_it_is_homed(stage: GrblSt
     assert stage.where(soon()).position_mm == pytest.approx(0.0)
 
 
+@pytest.mark.fault("guard")
 @only_grbl
 def test_every_motion_that_a_grbl_board_was_sent_was_on_the_rail(
     bench: Bench, stage: GrblStage
@@ -358,6 +367,7 @@ def test_moves_of_a_planned_stroke_are_over_within_the_planned_time(stage: Zaber
     pytest.fail("; ".join(counts))
 
 
+@pytest.mark.fault("guard")
 @only_zaber
 def test_every_motion_that_a_zaber_device_was_sent_was_within_its_limits(
     bench: Bench, stage: ZaberStage

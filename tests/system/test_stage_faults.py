@@ -61,6 +61,7 @@ def test_it_can_be_timed_again_before_it_is_homed(rig: AnyRig) -> None:
     rig.assert_works()
 
 
+@pytest.mark.fault("stage-unplugged")
 def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
     rig.amid_a_motion(rig.board.unplug)
     with pytest.raises(StageLostError, match="gone"):
@@ -71,6 +72,7 @@ def test_unplugged_in_motion_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -
     rig.assert_works()
 
 
+@pytest.mark.fault("stage-renamed-port")
 def test_it_is_found_again_by_its_link_though_the_port_has_another_name(rig: AnyRig) -> None:
     before = os.path.realpath(rig.board.port)
     rig.board.unplug()
@@ -84,6 +86,7 @@ def test_it_is_found_again_by_its_link_though_the_port_has_another_name(rig: Any
         rig.assert_works()
 
 
+@pytest.mark.fault("stage-unplugged")
 def test_unplugged_while_it_homes_it_is_lost_and_homed_once_it_is_back(rig: AnyRig) -> None:
     rig.stage.move_to(30.0, soon())
     rig.amid_homing(rig.board.unplug)
@@ -95,6 +98,7 @@ def test_unplugged_while_it_homes_it_is_lost_and_homed_once_it_is_back(rig: AnyR
     rig.assert_works()
 
 
+@pytest.mark.fault("stop-while-recovering")
 @pytest.mark.parametrize("make_rig", [grbl_rig, zaber_rig])
 def test_a_recovery_that_nobody_waits_for_any_more_stops_the_motor(
     tmp_path: Path, make_rig: Callable[..., AbstractContextManager[AnyRig]]
@@ -111,6 +115,7 @@ def test_a_recovery_that_nobody_waits_for_any_more_stops_the_motor(
         rig.refuse_to_move()
 
 
+@pytest.mark.fault("stage-gone")
 def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: AnyRig) -> None:
     rig.board.unplug()
     with pytest.raises(StageLostError):
@@ -123,6 +128,7 @@ def test_unplugged_for_good_the_recovery_ends_in_time_and_says_which_port(rig: A
     rig.board.plug_in()
 
 
+@pytest.mark.fault("board-reset")
 def test_a_reset_in_motion_is_noticed_and_homed(rig: AnyRig) -> None:
     for _ in range(5):
         rig.amid_a_motion(rig.board.reset)
@@ -137,6 +143,7 @@ def test_a_reset_in_motion_is_noticed_and_homed(rig: AnyRig) -> None:
     rig.assert_works()
 
 
+@pytest.mark.fault("board-reset")
 def test_a_reset_between_moves_is_noticed_before_the_next(rig: AnyRig) -> None:
     rig.stage.move_to(5.0, soon())
     rig.board.reset()
@@ -147,6 +154,7 @@ def test_a_reset_between_moves_is_noticed_before_the_next(rig: AnyRig) -> None:
     rig.assert_works()
 
 
+@pytest.mark.fault("moved-by-hand")
 def test_a_carriage_moved_by_another_hand_between_moves_is_never_taken_beyond_a_stroke(
     rig: AnyRig,
 ) -> None:
@@ -165,6 +173,7 @@ def test_a_carriage_moved_by_another_hand_between_moves_is_never_taken_beyond_a_
     assert guard.move(here + 1.0, soon()).arrived
 
 
+@pytest.mark.fault("garbage-on-wire")
 def test_garbage_on_the_wire_changes_nothing(rig: AnyRig) -> None:
     for garbage in rig.garbage:
         rig.after(0.1, lambda data=garbage: rig.board.say(data))  # type: ignore[misc]
@@ -177,6 +186,7 @@ def test_garbage_on_the_wire_changes_nothing(rig: AnyRig) -> None:
         assert rig.stage.is_homed
 
 
+@pytest.mark.fault("board-hangs")
 def test_a_deadline_is_kept_whatever_the_board_does(rig: AnyRig) -> None:
     rig.board.hang()
     for call in (rig.stage.where, lambda deadline: rig.stage.move_to(1.0, deadline)):
@@ -187,6 +197,7 @@ def test_a_deadline_is_kept_whatever_the_board_does(rig: AnyRig) -> None:
     rig.board.reset()
 
 
+@pytest.mark.fault("steps-lost")
 def test_lost_steps_do_not_show_and_homing_again_mends_them(rig: AnyRig) -> None:
     rig.stage.move_to(5.0, soon())
     rig.board.lose_steps(0.5)
@@ -200,6 +211,7 @@ def test_lost_steps_do_not_show_and_homing_again_mends_them(rig: AnyRig) -> None
     rig.assert_works()
 
 
+@pytest.mark.fault("process-ends")
 def test_closing_in_motion_stops_the_carriage(rig: AnyRig) -> None:
     assert not rig.stage.move_to(50.0, soon(0.2)).arrived
     rig.stage.close()
@@ -209,6 +221,7 @@ def test_closing_in_motion_stops_the_carriage(rig: AnyRig) -> None:
     assert rig.true_mm() == here
 
 
+@pytest.mark.fault("port-blocked-at-start")
 def test_a_port_that_takes_no_bytes_is_told(settings: StageSettings) -> None:
     with open(settings.port, "wb", 0) as port:
         os.set_blocking(port.fileno(), False)
@@ -221,6 +234,7 @@ def test_a_port_that_takes_no_bytes_is_told(settings: StageSettings) -> None:
     stage.close()
 
 
+@pytest.mark.fault("port-blocked")
 def test_a_port_that_takes_no_bytes_in_a_run_holds_nobody_up_past_the_deadline(
     rig: AnyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +253,7 @@ def test_a_port_that_takes_no_bytes_in_a_run_holds_nobody_up_past_the_deadline(
     rig.assert_works()
 
 
+@pytest.mark.fault("port-never-quiet")
 @pytest.mark.parametrize("words", [["yes", ""], ["cat", "/dev/zero"]], ids=["lines", "bytes"])
 def test_a_port_that_never_stops_talking_is_told_in_time(
     settings: StageSettings, terminal: tuple[int, str], words: list[str]

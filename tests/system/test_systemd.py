@@ -153,6 +153,7 @@ def test_uninstalling_leaves_settings_alone(tmp_path: Path) -> None:
     assert left == {"macontrol.env", "example.toml"}
 
 
+@pytest.mark.fault("modem-manager")
 @pytest.mark.skipif(shutil.which("udevadm") is None, reason="needs udevadm (Debian: udev)")
 def test_udev_understands_the_rules(units: Path) -> None:
     rules = units.parents[1] / "udev/rules.d/70-macontrol.rules"

@@ -27,6 +27,7 @@ def rig(tmp_path: Path) -> Iterator[ZaberRig]:
         yield rig
 
 
+@pytest.mark.fault("zaber-moves-unplugged")
 def test_unplugged_in_motion_it_goes_on_and_is_stopped_once_it_is_back(rig: ZaberRig) -> None:
     rig.amid_a_motion(rig.board.unplug)
     with pytest.raises(StageLostError, match="gone"):
@@ -36,6 +37,7 @@ def test_unplugged_in_motion_it_goes_on_and_is_stopped_once_it_is_back(rig: Zabe
     assert "stop" in rig.board.lines  # its motor has gone on meanwhile
 
 
+@pytest.mark.fault("limit-alarm-or-stall")
 def test_a_stall_is_forgiven_once_and_told_the_second_time(rig: ZaberRig) -> None:
     rig.amid_a_motion(rig.board.stall)
     with pytest.raises(StageLostError, match="stalled"):
@@ -51,6 +53,7 @@ def test_a_stall_is_forgiven_once_and_told_the_second_time(rig: ZaberRig) -> Non
         rig.stage.recover(soon())
 
 
+@pytest.mark.fault("homing-fails")
 def test_a_blocked_carriage_makes_homing_fail_loudly(rig: ZaberRig) -> None:
     rig.stage.move_to(5.0, soon())
     rig.board.stall()
@@ -59,6 +62,7 @@ def test_a_blocked_carriage_makes_homing_fail_loudly(rig: ZaberRig) -> None:
     rig.refuse_to_move()
 
 
+@pytest.mark.fault("board-hangs")
 def test_a_silent_device_is_lost_within_seconds_and_comes_back_with_its_supply(
     rig: ZaberRig,
 ) -> None:
@@ -71,6 +75,7 @@ def test_a_silent_device_is_lost_within_seconds_and_comes_back_with_its_supply(
     rig.assert_works()
 
 
+@pytest.mark.fault("slow-answers")
 def test_slow_answers_are_waited_for_and_deadlines_are_kept(rig: ZaberRig) -> None:
     rig.board.slow_down(0.1)
     assert rig.stage.move_to(2.0, soon()).arrived
@@ -82,6 +87,7 @@ def test_slow_answers_are_waited_for_and_deadlines_are_kept(rig: ZaberRig) -> No
     assert rig.follow().position_mm == pytest.approx(2.0)
 
 
+@pytest.mark.fault("zaber-interrupted")
 def test_a_motion_broken_off_by_another_program_is_told(rig: ZaberRig) -> None:
     rig.amid_a_motion(lambda: rig.board.interrupt(1000))
     with pytest.raises(StageError, match="interrupted by another command"):
@@ -89,6 +95,7 @@ def test_a_motion_broken_off_by_another_program_is_told(rig: ZaberRig) -> None:
     rig.assert_works()
 
 
+@pytest.mark.fault("command-rejected")
 def test_a_move_that_the_device_rejects_is_told_with_its_reason(rig: ZaberRig) -> None:
     rig.board.settings["limit.max"] = 20_000.0  # somebody has changed it meanwhile
     with pytest.raises(StageError, match="BADDATA, a number is out of its range"):
@@ -97,6 +104,7 @@ def test_a_move_that_the_device_rejects_is_told_with_its_reason(rig: ZaberRig) -
     rig.assert_works()
 
 
+@pytest.mark.fault("zaber-position-flag")
 @pytest.mark.parametrize("flag", ["WH", "WR", "FE", "WS", "WX"])
 def test_a_flag_that_voids_the_position_is_seen_before_the_next_move(
     rig: ZaberRig, flag: str
@@ -108,6 +116,7 @@ def test_a_flag_that_voids_the_position_is_seen_before_the_next_move(
     rig.refuse_to_move()
 
 
+@pytest.mark.fault("checksum-wrong")
 def test_answers_with_a_wrong_checksum_are_none(
     rig: ZaberRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +135,7 @@ def test_answers_with_a_wrong_checksum_are_none(
         assert rig.true_mm() == pytest.approx(target, abs=0.002)
 
 
+@pytest.mark.fault("other-board-returns")
 def test_another_device_in_its_place_is_refused(rig: ZaberRig) -> None:
     rig.board.unplug()
     with pytest.raises(StageLostError):
@@ -138,6 +148,7 @@ def test_another_device_in_its_place_is_refused(rig: ZaberRig) -> None:
         rig.stage.move_to(1.0, soon())
 
 
+@pytest.mark.fault("no-board-on-port", "axis-missing")
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -157,6 +168,7 @@ def test_a_config_that_does_not_fit_the_device_is_refused(
     assert rig.true_mm() == 0.0
 
 
+@pytest.mark.fault("homing-never-ends")
 def test_homing_that_never_ends_is_given_up_in_time_and_stopped(tmp_path: Path) -> None:
     link = tmp_path / "tty"
     crawling = {"limit.approach.maxspeed": 1000.0}
@@ -173,11 +185,13 @@ def test_homing_that_never_ends_is_given_up_in_time_and_stopped(tmp_path: Path) 
             stage.close()
 
 
+@pytest.mark.fault("zaber-hot-or-supply")
 def test_a_hot_device_goes_on(rig: ZaberRig) -> None:
     rig.board.raise_flag("WT")
     rig.assert_works()
 
 
+@pytest.mark.fault("checksum-wrong")
 def test_a_command_spoilt_on_its_way_is_as_if_never_sent(tmp_path: Path) -> None:
     with VirtualZaber(CLOCK, link=tmp_path / "tty") as device:
         port = os.open(device.port, os.O_RDWR | os.O_NOCTTY)

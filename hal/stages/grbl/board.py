@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_most
 from macontrol.config.sections.stage import AXES
+from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.stage import LONGEST_HOMING_S
 from macontrol.hal.stages.grbl.settings import GrblSettings
 
@@ -126,18 +127,28 @@ def _refuse_contradictions(axis: Axis, settings: GrblSettings, index: int) -> No
         )
 
 
-def advice(identity: BoardIdentity, settings: GrblSettings) -> tuple[str, ...]:
-    """What would be better otherwise, though it can be run."""
-    values, told = identity.settings, []
+def advice(identity: BoardIdentity, settings: GrblSettings) -> tuple[Diagnosis, ...]:
+    """What could be better, though the board can be used as it is."""
+    values, found = identity.settings, []
     if values.get(1, 255) != 255:
-        told.append(
-            f"$1={values[1]:g}: the motor is released when it stands, and the carriage can slip; "
-            "set $1=255"
+        found.append(
+            Diagnosis(
+                f"$1={values[1]:g}: the motor is released at standstill, and the carriage can slip",
+                "set $1=255",
+            )
         )
     if values.get(20, 1) == 0:
-        told.append("$20=0: the board's soft limits are off; set $20=1 as a second safeguard")
+        found.append(
+            Diagnosis("$20=0: the board's soft limits are off", "set $20=1 as a second safeguard")
+        )
     if values.get(21, 1) == 0:
-        told.append("$21=0: the board ignores its limit switches in motion; set $21=1")
+        found.append(
+            Diagnosis("$21=0: the board ignores its limit switches in motion", "set $21=1")
+        )
     if settings.homing_command != "axis" and "H" not in identity.options:
-        told.append("$H homes every axis of this board; each needs a switch, or a one-axis build")
-    return tuple(told)
+        found.append(
+            Diagnosis(
+                "$H homes every axis of this board", "each needs a switch, or a one-axis build"
+            )
+        )
+    return tuple(found)

@@ -6,6 +6,7 @@ are refused, and an alarm even where a reset has cleared it.
 
 from __future__ import annotations
 
+from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.line import LineBuffer
 from macontrol.hal.stages.grbl.board import BoardIdentity, advice
 from macontrol.hal.stages.grbl.protocol import (
@@ -67,24 +68,26 @@ class GrblCheckup:
         is_locked = self._status.state == "Alarm"
         return "locked until it is homed" if is_locked else self._status.state.lower()
 
-    def trouble(self, settings: GrblSettings) -> tuple[str, str] | None:
+    def trouble(self, settings: GrblSettings) -> Diagnosis | None:
         """What is wrong with the state the board was found in, and what to do; None if nothing."""
         if self._status is not None and settings.axis in self._status.pins:
-            return (
+            return Diagnosis(
                 f"the {settings.axis} limit switch is closed",
                 "move the carriage off the switch by hand; else check the wiring, and invert it "
                 "with $5 if it opens when pressed",
             )
         if self._alarm is not None:
-            return f"it was found in {self._alarm}", "see that the rail is clear, then home it"
+            return Diagnosis(
+                f"it was found in {self._alarm}", "see that the rail is clear, then home it"
+            )
         if self._was_deaf:
-            return (
+            return Diagnosis(
                 "it answered only after a reset: it was locked by an alarm, or had hung",
                 "see that the rail is clear and the switches are sound; it has now been reset",
             )
         return None
 
-    def advice(self, settings: GrblSettings) -> tuple[str, ...]:
+    def advice(self, settings: GrblSettings) -> tuple[Diagnosis, ...]:
         """What of the board's settings would be better otherwise."""
         if not self._settings:
             return ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from macontrol.config.sections.stage import AXES
+from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.line import LineBuffer
 from macontrol.hal.stages.zaber.protocol import (
     HIDING_FLAGS,
@@ -86,22 +87,25 @@ class ZaberCheckup:
         """Get what it said of itself in flags."""
         return f"flags: {', '.join(self._flags)}" if self._flags else "no flags"
 
-    def trouble(self, settings: ZaberSettings) -> tuple[str, str] | None:
+    def trouble(self, settings: ZaberSettings) -> Diagnosis | None:
         """What is wrong with the state it was found in, and what to do; None if nothing."""
         for flag in self._flags:
             if voids_position(flag) and flag not in NOT_HOMED:
-                return f"it shows {explain(flag)}", _CURES.get(flag, _CLEAR_THE_RAIL)
+                return Diagnosis(f"it shows {explain(flag)}", _CURES.get(flag, _CLEAR_THE_RAIL))
         return None
 
-    def advice(self, settings: ZaberSettings) -> tuple[str, ...]:
+    def advice(self, settings: ZaberSettings) -> tuple[Diagnosis, ...]:
         """What would be better otherwise, though it can be run."""
-        told = [
-            f"{explain(flag)}; {_CURES[flag]}"
+        found = [
+            Diagnosis(explain(flag), _CURES[flag])
             for flag in self._flags
             if flag in HIDING_FLAGS or flag == "NC"
         ]
         if self._was_moving:
-            told.append(
-                "it was moving when it was met, and has been stopped; see who else drives it"
+            found.append(
+                Diagnosis(
+                    "it was moving when it was connected, and has been stopped",
+                    "see who else drives it",
+                )
             )
-        return tuple(told)
+        return tuple(found)

@@ -1,7 +1,7 @@
-"""List what on this machine is likely a stage or a radio, and who holds it.
+"""List what is likely a stage or a radio on this machine, and the programs that use it.
 
-Nothing is opened: a port that is opened resets many boards, and a radio that is in use stays so.
-Options search for radios of one kind each; a search may open a free radio for a moment.
+Nothing is opened: opening a port resets many boards, and a radio in use is not disturbed. Options
+search for radios of one kind each; a search may open a free radio for a moment.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from rich.console import Console
 from rich.text import Text
 
 from macontrol.config.model.registry import resolve
-from macontrol.controller.host.devices import (
-    Access,
-    Process,
+from macontrol.controller.host.processes import Access, Process
+from macontrol.controller.host.radios import (
     RadioServer,
-    SerialPort,
     UsbRadio,
     find_radio_servers,
-    find_serial_ports,
     find_usb_radios,
 )
+from macontrol.controller.host.serial_ports import SerialPort, find_serial_ports
 from macontrol.hal.registry import PROBES, STAGES, ProbeDriver, Radios
 
 
@@ -59,7 +57,7 @@ def show(
     radios: Sequence[UsbRadio],
     servers: Mapping[ProbeDriver, Sequence[RadioServer]],
 ) -> None:
-    """Print what was found, or that nothing was."""
+    """Print what was found."""
     _heading(console, "serial ports", "none: is the stage plugged in and powered?", ports)
     for port in ports:
         _entry(console, port.names[0] if port.names else port.device, _facts_of_port(port))
@@ -71,7 +69,7 @@ def show(
         for server in found:
             _entry(console, driver.option_at(server.address), _facts_of_server(server))
     if not (ports or radios or any(servers.values())):
-        _line(console, "No stage and no radio found. `macontrol virtual-bench` stands in for both.")
+        _line(console, "No stage and no radio found. `macontrol virtual-bench` emulates both.")
 
 
 def show_radios(console: Console, radios: Radios) -> None:
@@ -84,7 +82,7 @@ def show_radios(console: Console, radios: Radios) -> None:
 def _facts_of_port(port: SerialPort) -> list[str]:
     facts = [port.what + (f", USB {port.usb_id}" if port.usb_id else "")]
     if port.names:
-        facts.append(f"at present {port.device}")
+        facts.append(f"now {port.device}")
     return [*facts, *_permission(port.access), *_held(port.holders)]
 
 
@@ -101,9 +99,9 @@ def _facts_of_radio(radio: UsbRadio) -> list[str]:
 
 
 def _facts_of_server(server: RadioServer) -> list[str]:
-    facts = [f"served by {_names(server.servers) or 'a process that is not visible to this user'}"]
+    facts = [f"served by {_names(server.servers) or 'a process that this user cannot see'}"]
     if server.is_busy:
-        facts.append(f"in use by {_names(server.clients) or 'a client elsewhere'}")
+        facts.append(f"in use by {_names(server.clients) or 'a client on another machine'}")
     return facts
 
 

@@ -118,6 +118,7 @@ def _chosen(outcomes: dict[str, Outcome], kind: str) -> dict[str, Outcome]:
     return found
 
 
+@pytest.mark.fault("input-not-a-file")
 @pytest.mark.parametrize("kind", ["config", "map", "run", "faults", "seed", "setting", "option"])
 def test_it_is_refused_in_words(kind: str, outcomes: dict[str, Outcome]) -> None:
     failed = []
@@ -129,6 +130,7 @@ def test_it_is_refused_in_words(kind: str, outcomes: dict[str, Outcome]) -> None
     assert not failed, "\n".join([f"{len(failed)}", *failed])
 
 
+@pytest.mark.fault("run-not-a-run-file")
 def test_a_run_does_not_continue_what_is_no_run(outcomes: dict[str, Outcome]) -> None:
     """It begins cold beside a damaged run file, and touches no other file."""
     for outcome in _chosen(outcomes, "resume: ").values():
@@ -142,6 +144,7 @@ def test_nothing_was_written(folder: Path, outcomes: dict[str, Outcome]) -> None
     assert os.readlink(folder / "circle") == "circle"
 
 
+@pytest.mark.fault("input-not-a-file")
 def test_a_missing_input_file_has_its_own_exit_code(outcomes: dict[str, Outcome]) -> None:
     codes = {name: outcome.code for name, outcome in outcomes.items()}
     for kind, code in (("config: check", 78), ("map: replay", 66), ("run: export csv", 66)):

@@ -104,6 +104,7 @@ def _path_options(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield action.option_strings[0] if action.option_strings else action.dest
 
 
+@pytest.mark.fault("output-not-a-file")
 @pytest.mark.parametrize("option", OUTPUTS)
 def test_what_is_no_output_is_refused(option: str, outcomes: dict[str, Outcome]) -> None:
     assert all(outcomes[name].code == 0 for name in MADE)
@@ -119,6 +120,7 @@ def test_what_is_a_stream_is_written_to(option: str, outcomes: dict[str, Outcome
     assert_refused(outcomes[f"full: {option}"], (74,))
 
 
+@pytest.mark.fault("output-not-a-file")
 def test_everything_is_still_there(folder: Path, outcomes: dict[str, Outcome]) -> None:
     assert outcomes
     links = {"zero.png": "/dev/zero", "null.png": "/dev/null", "full.png": "/dev/full"}

@@ -13,9 +13,10 @@ import pytest
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import ConfigError, HardwareError, ProbeError, StageError
 from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Measurement, StageDescription
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import TONE_LOST
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.serial.latency import AnswerTimes
 from macontrol.serial_bench import SerialBench, require_consent
 
@@ -67,6 +68,7 @@ class Radio:
     def __init__(
         self, clock: VirtualClock, told: list[str], script: Callable[[], float | str]
     ) -> None:
+        self.noise_floor: NoiseFloor | None = None
         self.reason = self.hint = ""
         """What a measurement at the noise floor means."""
         self._clock = clock
@@ -83,11 +85,11 @@ class Radio:
         if self.losses:
             self.losses -= 1
             raise ProbeError("radio: noise floor not measured: gap")
-        self.floor = NoiseFloor(1e-4, 0.1, nan)
-        return self.floor
+        self.noise_floor = NoiseFloor(1e-4, 0.1, nan)
+        return self.noise_floor
 
     def use_noise_floor(self, floor: NoiseFloor) -> None:
-        self.floor = floor
+        self.noise_floor = floor
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         self._asked = slot
@@ -113,19 +115,19 @@ class Setting:
         self.config: Config = load_config(preset="lab-2g4-grbl")
         self.clock = VirtualClock(1000.0)
         self.told: list[str] = []
-        self.is_stopped = False
+        self.stop = StopToken()
         self.bench = SerialBench(
             self.config,
             self.clock,
             confirm_homing=lambda: True,
             tell=self.told.append,
-            is_stopped=lambda: self.is_stopped,
+            stop=self.stop,
             earlier_floor_dbfs=earlier_floor_dbfs,
         )
         self.stage = Stage(self.told, self.clock)
         self.bench._stage = self.stage  # type: ignore[assignment]
         self.radio = Radio(self.clock, self.told, script)
-        self.bench._probe = self.radio  # type: ignore[assignment]
+        self.bench._probe = self.radio
 
     def open(self) -> None:
         with ExitStack() as closing:
@@ -153,7 +155,7 @@ def test_a_computer_that_stays_busy_is_refused() -> None:
 def test_a_stop_ends_the_timing_too() -> None:
     setting = Setting(lambda: 2.0)
     setting.stage.slow_until_s = setting.clock.now() + 1000.0
-    setting.is_stopped = True
+    setting.stop.request()
     with pytest.raises(StageError, match="too busy to time the board"):
         setting.open()
     assert "timed again" not in setting.told
@@ -175,6 +177,7 @@ def test_a_tone_outside_the_band_is_reported_with_what_to_set() -> None:
     assert setting.told.count("set probe.tone_offset_hz to 300000") == 1
 
 
+@pytest.mark.fault("resume-with-transmitter-on")
 @pytest.mark.parametrize(
     ("earlier_dbfs", "used_dbfs"), [(None, -40.0), (-39.0, -40.0), (-40.5, -40.0), (-60.0, -60.0)]
 )
@@ -184,10 +187,12 @@ def test_a_run_that_is_continued_with_the_transmitter_on_keeps_its_noise_floor(
     """A service that is started again after a fault: nobody switches the transmitter off."""
     setting = Setting(lambda: 3.0, earlier_dbfs)
     setting.open()
-    assert setting.radio.floor.dbfs == pytest.approx(used_dbfs)
+    assert setting.radio.noise_floor is not None
+    assert setting.radio.noise_floor.dbfs == pytest.approx(used_dbfs)
     assert f"radio: noise floor {used_dbfs:.1f} dBFS" in setting.told
 
 
+@pytest.mark.fault("process-ends")
 def test_the_stage_is_let_go_of_before_the_radio() -> None:
     """The radio's threads may take seconds to end, and the stage may be moving."""
     setting = Setting(lambda: 3.0)
@@ -214,6 +219,7 @@ def test_samples_that_are_lost_in_the_noise_floor_cost_another_attempt_and_not_t
     assert "homed" not in setting.told
 
 
+@pytest.mark.fault("radio-lost-awaiting-signal")
 @pytest.mark.parametrize("lasts_s", [0.0, 10.0, 25.0])
 def test_a_radio_that_drops_out_while_the_signal_is_awaited_is_waited_for(lasts_s: float) -> None:
     setting = Setting(lambda: "hung up" if setting.clock.now() < 1000.0 + lasts_s else 3.0)
@@ -221,6 +227,7 @@ def test_a_radio_that_drops_out_while_the_signal_is_awaited_is_waited_for(lasts_
     assert ("probe-fault: hung up" in setting.told) == (lasts_s > 0)
 
 
+@pytest.mark.fault("radio-lost-awaiting-signal")
 def test_one_that_does_not_come_back_ends_the_opening_after_the_patience() -> None:
     setting = Setting(lambda: "hung up")
     with pytest.raises(HardwareError, match=r"the probe has failed for 3\d s .*hung up"):
@@ -228,10 +235,12 @@ def test_one_that_does_not_come_back_ends_the_opening_after_the_patience() -> No
     assert setting.clock.now() - 1000.0 == pytest.approx(30.0, abs=2.0)
 
 
+@pytest.mark.fault("stop-while-radio-opens")
 @pytest.mark.parametrize("outcome", [0.0, "hung up"])
 def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | str) -> None:
     def script() -> float | str:
-        setting.is_stopped = setting.clock.now() > 1003.0
+        if setting.clock.now() > 1003.0:
+            setting.stop.request()
         return outcome
 
     setting = Setting(script)
@@ -240,6 +249,7 @@ def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | st
     assert setting.clock.now() < 1005.0
 
 
+@pytest.mark.fault("homing-without-consent")
 @pytest.mark.parametrize(
     ("homing", "yes", "at_terminal", "is_refused"),
     [

@@ -42,6 +42,7 @@ def on_full(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     return attack(COMMANDS, tmp_path_factory.mktemp("full"), stdout="/dev/full")
 
 
+@pytest.mark.fault("terminal-ascii")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_ascii_terminal_gets_plain_words(command: str, on_ascii: dict[str, Outcome]) -> None:
     outcome = on_ascii[command]
@@ -54,6 +55,7 @@ def test_what_ascii_lacks_has_a_plain_form(on_ascii: dict[str, Outcome]) -> None
     assert on_ascii["simulate-map"].out.startswith("lambda?.npz: 20 slots x 601 positions")
 
 
+@pytest.mark.fault("stdout-full")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_output_is_said_in_words(command: str, on_full: dict[str, Outcome]) -> None:
     outcome = on_full[command]
@@ -64,6 +66,7 @@ def test_a_full_output_is_said_in_words(command: str, on_full: dict[str, Outcome
         assert "standard output: cannot be written: No space left on device" in outcome.err
 
 
+@pytest.mark.fault("stdout-full")
 @pytest.mark.parametrize("words", [["help"], ["version"], ["check", "--help"]])
 def test_a_full_output_without_a_buffer_is_said_too(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

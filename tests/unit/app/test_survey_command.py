@@ -118,6 +118,7 @@ def test_a_signal_ends_it_and_nothing_is_written(
     assert len(moves) <= 21
 
 
+@pytest.mark.fault("stage-lost-after-survey")
 def test_a_stage_that_is_lost_when_all_is_done_does_not_cost_the_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ class TestFiles:
         assert path.read_text() == "old"
         assert os.listdir(tmp_path) == ["a"]
 
+    @pytest.mark.fault("output-link")
     def test_a_link_to_a_file_stays_and_its_target_is_written(self, tmp_path: Path) -> None:
         target, link = tmp_path / "target", tmp_path / "link"
         target.write_text("old")

@@ -88,6 +88,7 @@ class TestHints:
 
 
 class TestHostile:
+    @pytest.mark.fault("config-bomb")
     @pytest.mark.parametrize(
         "text",
         [
@@ -108,6 +109,7 @@ class TestHostile:
         file.write_text("#" + "." * 500)
         assert load_config(file) == load_config()
 
+    @pytest.mark.fault("config-bomb")
     def test_a_seed_of_thousands_of_digits(self, tmp_path: Path) -> None:
         assert "more than 4300 digits" in refusal(tmp_path, "[run]\nseed = " + "9" * 100_000)
         seed = refusal(tmp_path, "[run]\nseed = 0x" + "f" * 100_000)

@@ -29,6 +29,7 @@ def test_what_is_not_there(tmp_path: Path, name: str) -> None:
         check_input(tmp_path / name, 5)
 
 
+@pytest.mark.fault("input-not-a-file")
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, kind in ((tmp_path / "pipe", "a pipe"), (tmp_path, "a folder")):
@@ -54,6 +55,7 @@ def test_what_may_not_be_read(tmp_path: Path) -> None:
         check_input(tmp_path / "a", 5)
 
 
+@pytest.mark.fault("archive-bomb")
 def test_an_archive_that_unpacks_to_many_times_its_size(tmp_path: Path) -> None:
     """Its directory says so: nothing is unpacked to find out."""
     path = tmp_path / "map.npz"

@@ -15,7 +15,7 @@ from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.registry import Registry
 from macontrol.config.presets import preset_names
 from macontrol.hal.registry import PROBES, STAGES
-from support.power_meter import PowerMeterSettings
+from support.meter_driver import PowerMeterSettings
 
 LAB = "lab-2g4-grbl"
 
@@ -55,11 +55,11 @@ def registered(**entries: str) -> Registry[Any]:
 
 class TestEntryPoints:
     def test_one_is_loaded_when_it_is_named(self) -> None:
-        registry = registered(other="support.power_meter:DESCRIPTION")
+        registry = registered(other="support.meter_driver:DESCRIPTION")
         assert registry.names() == ["grbl", "zaber", "other"]
         assert registry["other"].settings is PowerMeterSettings
 
-    @pytest.mark.parametrize("value", ["no_such_module:X", "support.power_meter:no_such_name"])
+    @pytest.mark.parametrize("value", ["no_such_module:X", "support.meter_driver:no_such_name"])
     def test_a_broken_one_fails_only_when_it_is_named(self, value: str) -> None:
         registry = registered(broken=value)
         assert [driver.name for driver in registry.working()] == ["grbl", "zaber"]
@@ -78,7 +78,7 @@ class TestEntryPoints:
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> Config:
     """The config of a lab bench with a probe that is no radio."""
-    entry = EntryPoint("power-meter", "support.power_meter:DESCRIPTION", "macontrol.probes")
+    entry = EntryPoint("power-meter", "support.meter_driver:DESCRIPTION", "macontrol.probes")
     monkeypatch.setitem(vars(PROBE_DRIVERS), "_registered", {"power-meter": entry})
     monkeypatch.setattr(PROBE_DRIVERS, "_loaded", dict(PROBE_DRIVERS._loaded))
     return load_config(preset=LAB, assignments=["probe.driver=power-meter"])

@@ -84,6 +84,7 @@ REFUSED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.fault("rf-plan-contradiction")
 @pytest.mark.parametrize("values", REFUSED, ids=str)
 @pytest.mark.parametrize("preset", LABS)
 def test_what_does_not_agree_is_refused_and_every_fix_is_accepted(
@@ -115,6 +116,7 @@ def test_no_fix_tunes_an_rtl_sdr_to_what_it_cannot_receive(
     assert len(suggestions(refusal.fix)) == 2, "another radio may receive it"
 
 
+@pytest.mark.fault("rf-plan-contradiction")
 def test_a_config_that_does_not_agree_ends_with_78_and_the_numbers() -> None:
     with pytest.raises(ConfigError, match=r"2400 MHz.*1966\.08 MHz.*900 MHz") as refusal:
         load_config(preset="lab-2g4-grbl", assignments=["probe.tuner_frequency_hz=900e6"])

@@ -46,6 +46,7 @@ def test_what_a_command_does_not_use_is_not_loaded() -> None:
     assert done.stdout.splitlines()[1:] == ["False False"]
 
 
+@pytest.mark.fault("sighup")
 @pytest.mark.parametrize("signal_name", ["SIGUSR1", "SIGHUP"])
 def test_a_service_survives_its_signals_before_it_has_loaded(signal_name: str) -> None:
     """Loading takes seconds on a small computer; dead by SIGHUP, a service stays down."""

@@ -38,6 +38,7 @@ def executed(traces: Path) -> list[str]:
     return sorted(trace.name for trace in traces.iterdir())
 
 
+@pytest.mark.fault("working-directory-code")
 def test_the_live_view_executes_nothing_from_the_working_directory(
     traces: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_benchmarks_processes_execute_nothing_from_the_working_directory(trace
     assert executed(traces) == []
 
 
+@pytest.mark.fault("working-directory-code")
 def test_a_pools_workers_execute_nothing_from_the_working_directory(traces: Path) -> None:
     with process_pool(1) as pool:
         assert pool.submit(os.getpid).result(60) != os.getpid()

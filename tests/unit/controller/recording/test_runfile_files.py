@@ -147,6 +147,7 @@ def test_an_empty_file_is_in_nobodys_way_and_another_is_left_alone(tmp_path: Pat
 
 
 class TestNoHome:
+    @pytest.mark.fault("no-home-folder")
     def test_a_user_without_a_home_folder_has_the_root_folder(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -162,6 +163,7 @@ class TestNoHome:
         assert default_run_folder() == Path("/.local/state/macontrol")
 
 
+@pytest.mark.fault("run-not-a-run-file")
 def test_a_device_in_the_place_of_a_run_file_stays(tmp_path: Path) -> None:
     for kind, target in (("null", "/dev/null"), ("out", "/dev/stdout")):
         link = tmp_path / kind

@@ -21,7 +21,13 @@ from macontrol import __version__
 from macontrol.config import load_config
 from macontrol.config.files import free_space
 from macontrol.config.model.errors import InputOutputError
-from macontrol.controller.recording.records import Event, EventKind, LateReward, SlotRecord
+from macontrol.controller.recording.records import (
+    Event,
+    EventKind,
+    Item,
+    LateReward,
+    SlotRecord,
+)
 from macontrol.controller.recording.runfile import (
     RunFileRecorder,
     RunHeader,
@@ -30,9 +36,12 @@ from macontrol.controller.recording.runfile import (
     recorder,
     set_aside,
 )
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
 from macontrol.controller.survey.samples import Survey
+from support.sample_run import slot_record
 
 CONFIG = load_config()
+RECORD_FIELDS = [column.name for column in SLOT_COLUMNS if column.default is None]
 
 
 def header() -> RunHeader:
@@ -48,21 +57,15 @@ def header() -> RunHeader:
 
 
 def record(slot: int, reward: float | None = 1.5) -> SlotRecord:
-    return SlotRecord(
-        slot=slot,
+    return slot_record(
+        slot,
         start_s=100.0 + 0.005 * slot,
-        position=3.0,
-        commanded=None,
-        on_time=True,
         reward=reward,
-        uncertainty=None,
         invalid=None if reward is not None else "late",
         target=2.5,
         next_position=2.94,
-        switched=False,
         transit=True,
         shortfall=0.1,
-        surface_movement=None,
         wake_s=1e-5,
         actuate_s=1e-3,
         measure_s=3e-3,
@@ -98,7 +101,7 @@ def test_a_run_is_one_file_that_holds_all_of_it(tmp_path: Path) -> None:
     assert (file.written, file.lost, file.pending, file.problems, told) == (1001, 0, 0, 0, [])
     run = read_run(path)
     np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 1001))
-    for name in SlotRecord._fields:
+    for name in RECORD_FIELDS:
         wanted = getattr(record(1000), name)
         stored = run.slots[name][-1]
         if name == "invalid":
@@ -249,6 +252,7 @@ def test_handing_over_is_refused_and_counted_when_the_writer_hangs(
     assert (file.pending, file.lost) == (100, 50)
 
 
+@pytest.mark.fault("disk-hangs-at-end")
 def test_what_a_disk_that_hangs_has_not_taken_by_the_end_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +308,7 @@ def test_a_file_that_cannot_be_begun_is_refused_with_its_reason(tmp_path: Path, 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a-file", "taken.sqlite"]
 
 
+@pytest.mark.fault("run-file-renamed")
 def test_a_file_that_is_renamed_during_the_run_is_reported_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
@@ -314,6 +319,7 @@ def test_a_file_that_is_renamed_during_the_run_is_reported_and_loses_nothing(
     assert file.lost == 0
 
 
+@pytest.mark.fault("run-file-deleted")
 def test_a_deleted_folder_costs_what_was_in_it_and_a_new_file_is_begun(tmp_path: Path) -> None:
     path = tmp_path / "state" / "macontrol" / "run.sqlite"
     path.parent.mkdir(parents=True)
@@ -332,6 +338,7 @@ def test_a_deleted_folder_costs_what_was_in_it_and_a_new_file_is_begun(tmp_path:
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.fault("run-file-deleted")
 def test_records_wait_until_a_deleted_file_can_be_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,11 +356,12 @@ def test_records_wait_until_a_deleted_file_can_be_begun_again(
         path.parent.unlink()
         wait_for(lambda: file.written == 1)
     assert "1 records are lost" in told[1]
-    assert "recording goes on" in told[2]
+    assert "recording continues" in told[2]
     assert (file.written, file.lost) == (1, 1)
     assert read_run(path).slots["slot"].tolist() == [2]
 
 
+@pytest.mark.fault("run-file-deleted")
 def test_a_deletion_that_is_never_mended_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +377,7 @@ def test_a_deletion_that_is_never_mended_is_counted(
     assert (file.written, file.lost) == (0, 2)
 
 
+@pytest.mark.fault("low-space")
 def test_recording_pauses_below_the_floor_of_free_space_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,7 +397,7 @@ def test_recording_pauses_below_the_floor_of_free_space_and_goes_on(
         assert (file.written, file.pending, file.lost) == (0, 1, 0)
         free[0] = 300.0
         wait_for(lambda: file.written == 1)
-        assert "recording goes on" in told[1]
+        assert "recording continues" in told[1]
         free[0] = 100.0
         file.submit(record(2))
         wait_for(lambda: len(told) == 3)
@@ -418,7 +427,7 @@ def test_what_the_listener_hands_over_is_in_the_file(
     file.close()
     stopped, goes_on = (event.detail for event in read_run(path).events)
     assert "has stopped" in stopped
-    assert "goes on" in goes_on
+    assert "recording continues" in goes_on
     assert (file.written, file.lost, file.pending) == (3, 0, 0)
 
 
@@ -467,9 +476,9 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
         with recording(path) as (file, told):
             commit, committed_by = file._commit, set()
 
-            def watched(chunk: Sequence[recorder.Item]) -> int:
+            def watched(chunk: Sequence[Item]) -> None:
                 committed_by.add(threading.current_thread().name)
-                return commit(chunk)
+                commit(chunk)
 
             monkeypatch.setattr(file, "_commit", watched)
             for slot in range(1, 30_001):
@@ -481,7 +490,7 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
             assert file.pending > 0
             assert len(told) == 1
             assert "full" in told[0]
-            assert "control goes on" in told[0]
+            assert "the run continues" in told[0]
             remount("size=100m")
             wait_for(lambda: file.pending == 0)
             file.submit(record(30_001))
@@ -492,6 +501,7 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
     assert "0 records were lost" in told[1]
 
 
+@pytest.mark.fault("disk-full")
 def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -571,6 +581,7 @@ def test_no_run_is_begun_on_a_read_only_disk(tmp_path: Path) -> None:
 
 PROLOGUE = f"""
 import importlib.util, json, sys, time
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
 spec = importlib.util.spec_from_file_location("here", {__file__!r})
 here = importlib.util.module_from_spec(spec)
@@ -620,6 +631,7 @@ while True:
 """
 
 
+@pytest.mark.fault("process-killed-recording")
 @pytest.mark.parametrize(
     ("pace", "moments"),
     [(REAL_TIME, (0.0, 0.13, 0.52, 1.7)), (AS_FAST_AS_IT_COMPUTES, (0.3, 1.1))],
@@ -672,7 +684,7 @@ def test_two_processes_cannot_write_one_file(tmp_path: Path) -> None:
         assert first.stdout.readline() == "started\n"
         with pytest.raises(InputOutputError, match=f"process id {first.pid}"):
             set_aside(path)
-        with pytest.raises(InputOutputError, match="there is a file already"):
+        with pytest.raises(InputOutputError, match="the file exists"):
             RunFileRecorder(path, header()).start()
     finally:
         first.kill()

@@ -66,6 +66,7 @@ def test_a_young_resumed_run_hands_on_the_window_it_took_over(tmp_path: Path) ->
     assert [sample.slot for sample in found.samples] == [*range(13, 30), 37, 38, 39]
 
 
+@pytest.mark.fault("run-dies-at-noise-floor")
 @pytest.mark.parametrize(
     ("backend", "zeros", "last"),
     [("serial", 5, 31), ("serial", 0, 39), ("sim", 5, 39)],
@@ -81,6 +82,7 @@ def test_slots_at_the_noise_floor_when_a_run_died_are_not_taken_up(
     assert max(sample.slot for sample in resumed(path).samples) == last
 
 
+@pytest.mark.fault("resume-with-transmitter-on")
 @pytest.mark.parametrize(
     ("values", "floor"),
     [
@@ -206,6 +208,7 @@ DAMAGES = [
 ]
 
 
+@pytest.mark.fault("last-run-damaged")
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:80])
 def test_what_no_run_can_have_written_is_not_taken_up(tmp_path: Path, damage: str) -> None:
     """Nor does it keep the file from being set aside."""
@@ -270,6 +273,7 @@ class TestLookingBack:
             os.utime(path, (now - age / 1000, now - age / 1000))
         return find_resume_among(paths, CONFIG, now, stage="sim", backend="sim")
 
+    @pytest.mark.fault("last-run-empty")
     def test_past_a_run_that_died_before_its_first_slot(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "run.sqlite", range(1, 41))
         dead = [write_run(tmp_path / f"dead{number}.sqlite", range(0)) for number in range(2)]
@@ -277,6 +281,7 @@ class TestLookingBack:
         assert isinstance(found, Resume)
         assert (found.path, found.last_slot) == (run, 40)
 
+    @pytest.mark.fault("last-run-damaged")
     def test_past_a_damaged_one(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "run.sqlite", range(1, 41))
         damaged = tmp_path / "damaged.sqlite"
@@ -303,6 +308,7 @@ class TestLookingBack:
         assert "before its first slot" in found.reason
         assert self.among() is None
 
+    @pytest.mark.fault("last-run-empty")
     def test_not_at_files_older_than_the_window(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

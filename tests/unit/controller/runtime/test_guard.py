@@ -59,6 +59,7 @@ def test_rounding_beyond_a_limit_is_taken_back_to_it(wanted: float) -> None:
     assert abs(stage.commands[0] - 30.0) <= 0.6 + 1e-12
 
 
+@pytest.mark.fault("guard")
 @pytest.mark.parametrize(
     ("at", "wanted"),
     [

@@ -15,6 +15,7 @@ from macontrol.config import Config, load_config
 from macontrol.config.model.errors import HardwareError, ProbeError
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import NoSurvey, fresh_survey, save_survey
 from macontrol.controller.survey.samples import Survey
 from macontrol.controller.survey.walk import SurveyWalk, walk_rail
@@ -57,7 +58,7 @@ def lab() -> Config:
 def test_the_rail_is_walked_through_the_guard_and_seen_where_the_stage_is(lab: Config) -> None:
     clock = VirtualClock()
     bench = SimulatedBench(lab, clock, seed=5)
-    survey = walk_rail(lab, bench, clock, Recorder(), is_stopped=lambda: False)
+    survey = walk_rail(lab, bench, clock, Recorder(), stop=StopToken())
     assert survey.position == pytest.approx(lab.survey_positions, abs=1e-3)
     # The simulated channel drifts a slot a measurement, which is little beside the noise.
     exact = Channel(lab, 5).rewards(survey.position)
@@ -91,6 +92,7 @@ class MutedProbe:
 class TestLossOfSignal:
     POSITIONS = tuple(k / 25 for k in range(50))
 
+    @pytest.mark.fault("signal-lost-in-survey")
     def test_it_is_waited_for_and_no_zero_is_kept(self, lab: Config) -> None:
         probe, events = MutedProbe(range(11, 31)), Events()
         survey = SurveyWalk(lab, probe, VirtualClock(), lambda x: x, events).run(self.POSITIONS)
@@ -100,6 +102,7 @@ class TestLossOfSignal:
         assert list(survey.position) == [*self.POSITIONS[:9], *self.POSITIONS[17:]]
         assert probe.requests == len(self.POSITIONS) + 14
 
+    @pytest.mark.fault("signal-lost-in-survey")
     def test_one_that_does_not_come_back_ends_the_survey(self, lab: Config) -> None:
         walk = SurveyWalk(lab, MutedProbe(range(11, 10_000)), VirtualClock(), float, Events())
         with pytest.raises(HardwareError, match="no-signal; is it on"):
@@ -142,6 +145,7 @@ def test_a_measurement_that_comes_late_is_not_taken_for_the_next(lab: Config) ->
     assert list(survey.reward) == [4.0, 5.0]
 
 
+@pytest.mark.fault("survey-position-without-reward")
 def test_a_position_without_a_reward_is_left_out(lab: Config) -> None:
     probe = ScriptedProbe([1.0, nan, nan, nan, 3.0])
     walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position, Recorder())
@@ -155,6 +159,7 @@ def test_a_reward_that_cannot_be_is_left_out(lab: Config) -> None:
     assert list(walk.run([0.0, 1.0, 2.0]).reward) == [1.0, 3.0]
 
 
+@pytest.mark.fault("survey-position-without-reward")
 @pytest.mark.parametrize(("rewards", "positions"), [(1, 2), (1, 4), (2, 5), (3, 7)])
 def test_a_survey_with_too_few_rewards_is_refused(
     lab: Config, rewards: int, positions: int
@@ -172,12 +177,10 @@ def test_a_survey_with_too_few_rewards_is_refused(
                 walk.run(places)
 
 
-def test_it_ends_when_told_to(lab: Config) -> None:
-    walk = SurveyWalk(
-        lab, ScriptedProbe([1.0]), VirtualClock(), lambda position: position, Recorder()
-    )
-    seen: list[int] = []
-    survey = walk.run([0.0, 1.0], on_progress=seen.append, is_stopped=lambda: bool(seen))
+def test_it_ends_on_a_stop_request(lab: Config) -> None:
+    stop = StopToken()
+    walk = SurveyWalk(lab, ScriptedProbe([1.0]), VirtualClock(), lambda x: x, Recorder(), stop)
+    survey = walk.run([0.0, 1.0], on_progress=lambda _: stop.request())
     assert list(survey.position) == [0.0]
 
 
@@ -218,6 +221,7 @@ def test_a_probe_that_fails_for_a_while_is_waited_for(lab: Config) -> None:
     ]
 
 
+@pytest.mark.fault("radio-lost-in-survey")
 def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Config) -> None:
     clock = VirtualClock()
     walk = SurveyWalk(lab, FailingProbe([], 1000), clock, lambda x: x, Recorder())
@@ -227,17 +231,19 @@ def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Con
 
 def test_a_measurement_is_not_waited_for_after_a_signal(lab: Config) -> None:
     """It may take seconds to come: a slot may be long, and a radio may stall."""
-    clock, slow = VirtualClock(), lab.replace(physical__slot_duration_s=60.0)
-    walk = SurveyWalk(slow, ScriptedProbe([None] * 9), clock, lambda x: x, Recorder())
-    survey = walk.run([0.0, 1.0], is_stopped=lambda: clock.now() >= 5.0)
+    stop, slow = StopToken(), lab.replace(physical__slot_duration_s=60.0)
+    clock = VirtualClock(on_wait=lambda: stop.request() if clock.now() >= 5.0 else None)
+    walk = SurveyWalk(slow, ScriptedProbe([None] * 9), clock, lambda x: x, Recorder(), stop)
+    survey = walk.run([0.0, 1.0])
     assert len(survey.reward) == 0
     assert clock.now() < 5.5
 
 
 def test_a_probe_that_fails_is_not_waited_for_after_a_signal(lab: Config) -> None:
-    events = Events()
-    walk = SurveyWalk(lab, FailingProbe([], 1000), VirtualClock(), lambda x: x, events)
-    survey = walk.run([0.0, 1.0], is_stopped=lambda: len(events.told) >= 3)
+    events, stop = Events(), StopToken()
+    clock = VirtualClock(on_wait=lambda: stop.request() if len(events.told) >= 3 else None)
+    walk = SurveyWalk(lab, FailingProbe([], 1000), clock, lambda x: x, events, stop)
+    survey = walk.run([0.0, 1.0])
     assert len(survey.reward) == 0
 
 
@@ -272,6 +278,7 @@ class TestSurveyFile:
             fresh_survey(tmp_path / "survey.npz", lab.replace(**change), BENCH), NoSurvey
         )
 
+    @pytest.mark.fault("other-board-since-last-run")
     @pytest.mark.parametrize(
         ("other", "reason"),
         [
@@ -288,6 +295,7 @@ class TestSurveyFile:
         assert isinstance(found, NoSurvey)
         assert reason in found.reason
 
+    @pytest.mark.fault("other-board-since-last-run")
     def test_one_that_does_not_say_which_board_it_is_of_is_not_used(
         self, lab: Config, tmp_path: Path
     ) -> None:
@@ -309,6 +317,7 @@ class TestSurveyFile:
         assert (found.noise_variance, found.walked_wall_s) == (0.04, walked.walked_wall_s)
         assert found.sigma_f2(lab) == pytest.approx(1.0 - 0.04)
 
+    @pytest.mark.fault("survey-file-damaged")
     @pytest.mark.parametrize("content", [b"", b"nonsense", None])
     def test_a_broken_or_missing_one_is_none(
         self, lab: Config, tmp_path: Path, content: bytes | None
@@ -318,6 +327,7 @@ class TestSurveyFile:
             path.write_bytes(content)
         assert isinstance(fresh_survey(path, lab, BENCH), NoSurvey)
 
+    @pytest.mark.fault("survey-file-damaged")
     @pytest.mark.parametrize(
         ("position", "reward"),
         [
@@ -339,6 +349,7 @@ class TestSurveyFile:
         save_survey(path, lab, Survey(np.array(position), np.array(reward)), BENCH)
         assert isinstance(fresh_survey(path, lab, BENCH), NoSurvey)
 
+    @pytest.mark.fault("survey-file-damaged")
     def test_any_bit_may_be_flipped(self, lab: Config, tmp_path: Path) -> None:
         path = tmp_path / "survey.npz"
         save_survey(path, lab, self.survey, BENCH)

@@ -69,6 +69,7 @@ def test_lines_come_without_their_ends(terminal: Terminal, line: SerialLine) -> 
     assert line.read_line(soon()) == b"half a line"
 
 
+@pytest.mark.fault("real-time-bytes")
 def test_bytes_are_sent_as_they_are(terminal: Terminal, line: SerialLine) -> None:
     line.write(b"\x18\x85\xff?\n")
     assert os.read(terminal.master, 100) == b"\x18\x85\xff?\n"
@@ -105,6 +106,7 @@ def test_a_deadline_that_has_passed_still_gets_what_is_there(
     assert got == b"ok"
 
 
+@pytest.mark.fault("port-never-quiet")
 @pytest.mark.parametrize("flood", [["cat", "/dev/zero"], ["yes", ""], ["yes", "[MSG:hello]"]])
 def test_a_deadline_holds_against_a_board_that_never_stops_talking(
     terminal: Terminal, line: SerialLine, flood: list[str]
@@ -119,6 +121,7 @@ def test_a_deadline_holds_against_a_board_that_never_stops_talking(
     assert CLOCK.now() - begun < 4.0
 
 
+@pytest.mark.fault("process-ends")
 def test_the_last_words_before_a_port_is_closed_are_sent(terminal: Terminal) -> None:
     for _ in range(100):  # they might be lost by chance
         line = SerialLine(terminal.port, 115200, CLOCK)
@@ -152,6 +155,7 @@ def test_an_unplugged_port_is_lost_and_closed_at_once(terminal: Terminal, line: 
         line.read_line(soon())
 
 
+@pytest.mark.fault("stage-unplugged")
 def test_a_port_that_promises_data_and_has_none_is_unplugged(
     terminal: Terminal, line: SerialLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +166,7 @@ def test_a_port_that_promises_data_and_has_none_is_unplugged(
     assert not line.is_open
 
 
+@pytest.mark.fault("port-vanishes-on-open")
 def test_a_port_that_vanishes_while_it_is_opened_is_told(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +178,7 @@ def test_a_port_that_vanishes_while_it_is_opened_is_told(
         SerialLine(terminal.port, 115200, CLOCK)
 
 
+@pytest.mark.fault("port-in-use")
 def test_a_port_belongs_to_one(terminal: Terminal, line: SerialLine) -> None:
     with pytest.raises(LineBusyError, match="in use by another program"):
         SerialLine(terminal.port, 115200, CLOCK)
@@ -190,6 +196,7 @@ def is_exclusive(terminal: int) -> bool:
     return any(fcntl.ioctl(terminal, 0x80045440, bytes(4)))
 
 
+@pytest.mark.fault("virtual-port-exclusive-flag")
 def test_a_pseudo_terminal_that_was_closed_can_be_opened_again_by_anyone(
     terminal: Terminal, line: SerialLine
 ) -> None:
@@ -218,6 +225,7 @@ def test_so_can_one_that_was_opened_in_vain(
     assert not is_exclusive(terminal._slave)
 
 
+@pytest.mark.fault("port-missing-or-forbidden")
 def test_a_port_that_is_not_there_is_told_with_where_to_look(tmp_path: Path) -> None:
     with pytest.raises(LineError, match=r"does not exist; give --port one of those"):
         SerialLine(str(tmp_path / "ttyUSB9"), 115200, CLOCK)
@@ -231,6 +239,7 @@ def test_what_is_no_port_is_told(tmp_path: Path) -> None:
         SerialLine("/dev/null", 115200, CLOCK)
 
 
+@pytest.mark.fault("port-blocked-at-start")
 def test_a_write_that_is_not_taken_ends(terminal: Terminal) -> None:
     line = SerialLine(terminal.port, 115200, CLOCK, write_timeout_s=0.2)
     begun = CLOCK.now()
@@ -245,6 +254,7 @@ def test_a_write_that_is_not_taken_ends(terminal: Terminal) -> None:
     assert not line.is_open
 
 
+@pytest.mark.fault("port-blocked")
 @pytest.mark.parametrize("within_s", [0.3, -1.0])
 def test_a_write_that_is_not_taken_ends_with_its_deadline_and_a_moment_after_one_that_has_passed(
     terminal: Terminal, within_s: float
@@ -275,6 +285,7 @@ def test_a_write_that_is_taken_late_is_all_there(terminal: Terminal) -> None:
     assert heard == words
 
 
+@pytest.mark.fault("board-resets-on-open")
 def test_control_lines_that_are_not_there_do_not_matter(terminal: Terminal) -> None:
     line = SerialLine(terminal.port, 115200, CLOCK, dtr="pulse", rts="clear")
     assert not line.low_latency  # nor is there anything to hurry on a pseudo-terminal
@@ -293,6 +304,7 @@ def test_the_traffic_is_logged_on_request(terminal: Terminal) -> None:
     assert b"".join(data for way, data in heard if way == "<") == b"<Idle>\n"
 
 
+@pytest.mark.fault("garbage-on-wire")
 def test_a_line_without_end_is_dropped_not_kept() -> None:
     buffer = LineBuffer()
     buffer.feed(b"x" * (LONGEST_LINE + 1))

@@ -98,6 +98,7 @@ def test_nothing_is_written_to_a_port() -> None:
         os.close(port)
 
 
+@pytest.mark.fault("disk-hangs-traffic")
 def test_while_the_disk_hangs_the_queue_is_bounded_and_what_is_lost_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_while_the_disk_hangs_the_queue_is_bounded_and_what_is_lost_is_counted(
         os.close(reader)
 
 
+@pytest.mark.fault("disk-hangs-traffic")
 def test_pieces_that_no_writer_takes_by_the_end_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ def test_pieces_that_no_writer_takes_by_the_end_are_lost(
     log._writer.join(10.0)
 
 
+@pytest.mark.fault("low-space")
 def test_below_the_floor_of_free_space_nothing_is_written_and_it_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def with_setting(number: int, value: str) -> list[bytes]:
 # -- Connecting -------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("board-resets-on-open")
 def test_connecting_to_a_board_that_resets_reads_what_it_is() -> None:
     desk = Desk(*greeting())
     desk.stage.connect(desk.soon())
@@ -58,6 +59,7 @@ def test_connecting_to_a_board_that_resets_reads_what_it_is() -> None:
     assert not desk.stage.is_homed
 
 
+@pytest.mark.fault("computer-busy-while-timing")
 def test_a_few_slow_answers_in_many_are_no_latency() -> None:
     script = greeting()
     script[-6:] = [
@@ -85,6 +87,7 @@ def test_boot_text_and_errors_before_the_banner_are_passed_over() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("no-banner")
 def test_a_board_that_does_not_reset_when_opened_is_reset_once_it_answers() -> None:
     desk = Desk((b"?", [status("Idle", -30.0)]), (b"\x18", [BANNER, LOCKED]), *LATER)
     desk.stage.connect(desk.soon())
@@ -97,6 +100,7 @@ def test_a_board_locked_by_a_limit_answers_nothing_but_a_reset() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("found-in-motion", "process-killed-in-motion")
 def test_a_board_found_in_motion_is_stopped_before_it_is_reset() -> None:
     desk = Desk(
         (b"?", [status("Run", -30.0)]),
@@ -143,6 +147,7 @@ def test_nothing_is_known_of_a_stage_that_is_not_connected() -> None:
         desk.stage.move_to(1.0, desk.soon())
 
 
+@pytest.mark.fault("board-settings-contradict", "homing-too-slow")
 @pytest.mark.parametrize(
     ("settings", "changes", "complaint"),
     [
@@ -166,6 +171,7 @@ def test_a_config_that_contradicts_the_board_is_refused(
     assert not desk.line.is_open
 
 
+@pytest.mark.fault("homing-too-slow")
 def test_a_homing_that_takes_very_long_can_be_asked_for() -> None:
     desk = Desk(*greeting(settings=with_setting(25, "1.000")), homing_time_s=3000.0)
     desk.stage.connect(desk.soon())
@@ -232,6 +238,7 @@ def test_homing_that_does_not_end_is_reset() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("homing-wrong-end")
 def test_homing_to_the_other_end_than_told_is_refused() -> None:
     ending = (b"?", [status("Idle", -98.0)])
     desk = Desk(*greeting(), (b"$H\n", [(2.0, b"ok")]), ending, ending, (b"\x18", []))
@@ -241,6 +248,7 @@ def test_homing_to_the_other_end_than_told_is_refused() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("homing-wrong-end")
 def test_a_switch_still_closed_after_homing_is_refused() -> None:
     ending = (b"?", [status("Idle", -2.0, "|Pn:X")])
     desk = Desk(*greeting(), (b"$H\n", [(2.0, b"ok")]), ending, (b"\x18", []))
@@ -264,6 +272,7 @@ def test_homing_is_broken_off_as_soon_as_nobody_waits_for_it() -> None:
 # -- Moving -----------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("one-motion-in-flight")
 def test_a_move_is_over_when_its_dwell_is_answered() -> None:
     desk = homed_desk()
     answers = [(0.003, b"ok"), (0.28, b"ok")]
@@ -358,6 +367,7 @@ def test_a_move_that_is_late_goes_on_and_where_tells_how_it_went() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("offset-move-never-ends")
 def test_a_way_to_the_usable_rail_that_does_not_end_is_given_up_soon() -> None:
     desk = Desk(*greeting(), *HOMING, (MOVE % b"-7.0000", [b"ok"]), offset_mm=5.0)
     desk.stage.connect(desk.soon())
@@ -368,6 +378,7 @@ def test_a_way_to_the_usable_rail_that_does_not_end_is_given_up_soon() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("stray-ok")
 def test_an_ok_that_was_garbled_does_not_hold_the_stage_up() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"o\xffk"]))
@@ -394,6 +405,7 @@ def test_an_idle_board_that_has_not_begun_to_move_is_not_taken_for_standing() ->
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("move-not-started")
 def test_a_move_that_is_neither_begun_nor_answered_loses_the_stage_as_it_may_still_come() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-52.0000", []))
@@ -410,6 +422,7 @@ def test_a_move_that_is_neither_begun_nor_answered_loses_the_stage_as_it_may_sti
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("home-moved")
 @pytest.mark.parametrize("home_mm", [1e11, -2e6])
 def test_a_home_where_no_steps_can_be_counted_is_refused(home_mm: float) -> None:
     ending = (b"?", [status("Idle", home_mm)])
@@ -421,6 +434,7 @@ def test_a_home_where_no_steps_can_be_counted_is_refused(home_mm: float) -> None
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("home-moved")
 def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
     desk = homed_desk()
     ending = (b"?", [status("Idle", -40.0)])
@@ -431,6 +445,7 @@ def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("stop-while-silent")
 def test_a_board_that_does_not_answer_is_not_stopped_for_long() -> None:
     desk = moving_desk()
     desk.line.extend((b"!", []), (b"?", []), (b"\x18", []), (b"!\x18", []))
@@ -442,6 +457,7 @@ def test_a_board_that_does_not_answer_is_not_stopped_for_long() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("confirmed-without-position")
 def test_a_confirmed_move_whose_place_is_not_told_is_no_arrival() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", []))
@@ -494,6 +510,7 @@ def test_a_board_is_asked_where_it_stands_before_a_move_unless_it_has_just_said_
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("moved-by-hand")
 @pytest.mark.parametrize(
     ("report", "error", "told"),
     [
@@ -530,6 +547,7 @@ def test_a_late_move_that_has_ended_meanwhile_is_looked_at_before_the_next() -> 
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("confirmed-without-position")
 def test_an_ok_alone_is_no_arrival_even_if_there_is_no_time_for_more() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-4.5000", [(0.098, b"ok"), (0.002, b"ok")]))
@@ -549,6 +567,7 @@ def test_an_ok_alone_is_no_arrival_even_if_there_is_no_time_for_more() -> None:
         desk.stage.where(desk.soon(0.5))
 
 
+@pytest.mark.fault("stray-ok")
 def test_a_stand_elsewhere_than_at_the_target_is_no_arrival() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-12.0000", [b"ok", b"ok"]), (b"?", [status("Idle", -2.0)]))
@@ -598,6 +617,7 @@ def work_status(offset: float | None = None) -> bytes:
     return b"<Idle|WPos:3.000,0.000,0.000|FS:0,0" + told + b">"
 
 
+@pytest.mark.fault("report-digit-garbled")
 def test_one_garbled_digit_of_an_offset_moves_no_origin() -> None:
     desk = Desk(*greeting(), (b"$H\n", [b"ok"]))
     for offset in (-5.0, None, -11.0, None, -5.0, None, -5.0, None):
@@ -609,6 +629,7 @@ def test_one_garbled_digit_of_an_offset_moves_no_origin() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("report-digit-garbled")
 def test_one_garbled_digit_after_homing_moves_no_origin() -> None:
     desk = Desk(*greeting(), (b"$H\n", [b"ok"]), offset_mm=5.0)
     for x in (-8.0, -2.0, -2.0):
@@ -625,6 +646,7 @@ def test_one_garbled_digit_after_homing_moves_no_origin() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("report-digit-garbled")
 def test_a_board_that_never_says_the_same_place_twice_after_homing_is_refused() -> None:
     desk = Desk(*greeting(), (b"$H\n", [b"ok"]))
     for x in (-2.0, -3.0, -2.0, -3.0, -2.0):
@@ -637,6 +659,7 @@ def test_a_board_that_never_says_the_same_place_twice_after_homing_is_refused() 
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("report-without-axis")
 @pytest.mark.parametrize("machine", [b"MPos:0.000|", b""])
 def test_a_report_that_leaves_out_an_axis_is_understood_by_the_rest_of_it(machine: bytes) -> None:
     def told(state: bytes, rest: bytes) -> bytes:
@@ -703,6 +726,7 @@ def test_a_board_that_is_where_it_was_never_sent_is_lost(x: float) -> None:
     assert not desk.stage.is_homed
 
 
+@pytest.mark.fault("hold-by-hand")
 @pytest.mark.parametrize("state", ["Hold:0", "Door:1", "Sleep"])
 def test_a_board_that_is_held_up_by_hand_is_told_and_is_not_lost(state: str) -> None:
     desk = homed_desk()
@@ -714,6 +738,7 @@ def test_a_board_that_is_held_up_by_hand_is_told_and_is_not_lost(state: str) -> 
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("slow-answers")
 def test_a_board_that_answers_late_again_and_again_is_not_silent() -> None:
     desk = homed_desk()
     for _ in range(5):
@@ -792,6 +817,7 @@ def test_a_stop_at_a_stand_sends_nothing_but_a_question() -> None:
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("confirmed-without-position")
 def test_a_stop_drops_a_move_that_has_not_begun_though_it_was_confirmed() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-12.0000", [(0.09, b"ok"), (0.02, b"ok")]))
@@ -956,6 +982,7 @@ def unplugged_desk() -> Desk:
     return desk
 
 
+@pytest.mark.fault("answer-lost-connecting")
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_a_few_answers_lost_while_it_is_met_again_hold_nobody_up(lost: int) -> None:
     desk = unplugged_desk()
@@ -968,6 +995,7 @@ def test_a_few_answers_lost_while_it_is_met_again_hold_nobody_up(lost: int) -> N
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("answer-lost-connecting")
 def test_a_board_that_leaves_questions_unanswered_is_told_soon() -> None:
     desk = unplugged_desk()
     spoilt: list[Exchange] = [(b"?", [status("Alarm", 0.0)]), (COMMENT, [b"ok"])]
@@ -995,6 +1023,7 @@ def test_a_recovery_that_may_take_an_hour_leaves_half_a_minute_to_meet_the_board
     assert left_s == pytest.approx([30.0])
 
 
+@pytest.mark.fault("board-restarts-connecting")
 @pytest.mark.parametrize("asked", [2, 4, 7], ids=["$I", "$$", "comment"])
 def test_a_board_that_starts_anew_while_it_is_met_is_met_again(asked: int) -> None:
     script = greeting()
@@ -1004,6 +1033,7 @@ def test_a_board_that_starts_anew_while_it_is_met_is_met_again(asked: int) -> No
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("board-restarts-connecting")
 def test_a_board_that_starts_anew_again_and_again_is_told() -> None:
     script = greeting()
     restarting: list[Exchange] = [script[1], (b"$I\n", [BANNER])]
@@ -1017,6 +1047,7 @@ GARBLED = [line.replace(b"$130=100", b"$130=900") for line in SETTINGS]
 CUT_SHORT = [*SETTINGS[:4], b"ok"]
 
 
+@pytest.mark.fault("settings-garbled")
 @pytest.mark.parametrize("wrong", [GARBLED, CUT_SHORT, SETTINGS[:-1]])
 def test_settings_that_were_garbled_once_are_read_again(wrong: Sequence[bytes]) -> None:
     script = greeting()
@@ -1026,6 +1057,7 @@ def test_settings_that_were_garbled_once_are_read_again(wrong: Sequence[bytes]) 
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("settings-garbled")
 @pytest.mark.parametrize("wrong", [GARBLED, CUT_SHORT])
 def test_settings_that_were_garbled_once_do_not_make_another_board(wrong: Sequence[bytes]) -> None:
     desk = unplugged_desk()
@@ -1035,6 +1067,7 @@ def test_settings_that_were_garbled_once_do_not_make_another_board(wrong: Sequen
     desk.line.assert_consumed()
 
 
+@pytest.mark.fault("settings-garbled")
 def test_a_board_that_never_tells_the_same_settings_twice_is_refused() -> None:
     script = greeting()
     other: Exchange = (b"$$\n", GARBLED)

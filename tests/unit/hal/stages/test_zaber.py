@@ -47,6 +47,7 @@ def test_connecting_reads_what_the_device_is() -> None:
     assert not desk.stage.is_homed
 
 
+@pytest.mark.fault("computer-busy-while-timing")
 def test_a_slow_answer_among_quick_ones_is_no_latency() -> None:
     desk = Desk()
     desk.expects("", "OK IDLE WR 0")
@@ -59,6 +60,7 @@ def test_a_slow_answer_among_quick_ones_is_no_latency() -> None:
     assert desk.stage.description.latency_s == pytest.approx(0.013)
 
 
+@pytest.mark.fault("claims-homed")
 def test_a_device_that_says_it_is_homed_is_homed_again_all_the_same() -> None:
     desk = Desk()
     desk.expects_greeting(flag="--")
@@ -84,6 +86,7 @@ def test_answers_without_checksums_are_asked_to_have_them() -> None:
     desk.finish()
 
 
+@pytest.mark.fault("checksums-unknown")
 @pytest.mark.parametrize("lost", ["wish", "answer", "both"])
 def test_whether_there_are_checksums_is_asked_again_if_the_answer_is_lost(lost: str) -> None:
     desk = Desk()
@@ -107,6 +110,7 @@ def test_whether_there_are_checksums_is_asked_again_if_the_answer_is_lost(lost: 
     desk.finish()
 
 
+@pytest.mark.fault("checksums-unknown")
 def test_a_device_of_which_it_is_not_known_whether_it_sends_checksums_is_refused() -> None:
     desk = Desk()
     desk.checksums = False
@@ -131,6 +135,7 @@ def test_a_device_that_knows_no_checksums_goes_without() -> None:
     desk.finish()
 
 
+@pytest.mark.fault("found-in-motion")
 def test_a_device_found_in_motion_is_stopped() -> None:
     desk = Desk()
     desk.expects("", "OK BUSY -- 0")
@@ -206,6 +211,7 @@ def test_nothing_is_known_of_a_stage_that_is_not_connected() -> None:
     desk.stage.stop()  # there is nobody to be told
 
 
+@pytest.mark.fault("board-settings-contradict", "homing-too-slow")
 @pytest.mark.parametrize(
     ("device", "changes", "complaint"),
     [
@@ -290,6 +296,7 @@ def test_homing_counts_only_if_the_device_says_so(flags: str) -> None:
     desk.finish()
 
 
+@pytest.mark.fault("homing-fails")
 def test_homing_that_is_refused_says_why() -> None:
     desk = Desk()
     desk.expects_greeting()
@@ -317,6 +324,7 @@ def test_homing_that_does_not_end_is_stopped_in_time() -> None:
     desk.finish()
 
 
+@pytest.mark.fault("home-moved")
 def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
     desk = homed_desk(travel_mm=60.0, homing_direction="negative")
     desk.expects_homing(position=5000)
@@ -327,6 +335,7 @@ def test_a_home_that_is_elsewhere_than_before_is_refused() -> None:
     desk.finish()
 
 
+@pytest.mark.fault("zaber-home-not-zero")
 @pytest.mark.parametrize(("direction", "is_refused"), [("auto", True), ("negative", False)])
 def test_a_home_elsewhere_than_at_zero_is_taken_only_if_the_config_says_at_which_end(
     direction: str, is_refused: bool
@@ -345,6 +354,7 @@ def test_a_home_elsewhere_than_at_zero_is_taken_only_if_the_config_says_at_which
     desk.finish()
 
 
+@pytest.mark.fault("homing-wrong-end")
 def test_a_home_from_where_the_rail_would_leave_the_limits_is_refused() -> None:
     desk = Desk()
     desk.expects_greeting()
@@ -448,6 +458,7 @@ def test_an_inverted_rail_with_an_offset_lies_within_the_limits() -> None:
     desk.finish()
 
 
+@pytest.mark.fault("offset-move-never-ends")
 def test_a_way_to_the_usable_rail_that_does_not_end_is_given_up_soon() -> None:
     desk = Desk(offset_mm=10.0)
     desk.expects_greeting()
@@ -522,6 +533,7 @@ def test_a_motion_broken_off_by_another_is_told() -> None:
     desk.finish()
 
 
+@pytest.mark.fault("approach-beside-target")
 @pytest.mark.parametrize("microstep_mm", [0.0001, 0.001, 0.01])
 def test_the_driver_and_the_guard_agree_on_what_an_arrival_is(microstep_mm: float) -> None:
     desk = homed_desk(microstep_mm=microstep_mm, travel_mm=5.0)
@@ -547,6 +559,7 @@ def test_the_driver_and_the_guard_agree_on_what_an_arrival_is(microstep_mm: floa
     desk.finish()
 
 
+@pytest.mark.fault("moved-by-hand")
 def test_a_stage_that_stands_elsewhere_than_it_was_left_is_not_sent_anywhere() -> None:
     desk = homed_desk()
     guard = Guard(desk.stage, region_mm=60.0, stroke_mm=0.5)
@@ -591,6 +604,7 @@ def test_a_flag_that_voids_the_position_is_seen_before_anything_moves(flag: str)
     desk.finish()
 
 
+@pytest.mark.fault("zaber-device-flag")
 def test_a_fault_of_the_device_as_a_whole_loses_the_stage() -> None:
     desk = homed_desk()
     desk.expects("get pos", summed("!01 0 IDLE WR"), "OK IDLE -- 0")  # it may be another axis'
@@ -687,6 +701,7 @@ def test_a_stop_that_is_not_answered_is_sent_again() -> None:
     desk.finish()
 
 
+@pytest.mark.fault("stop-while-silent")
 def test_a_device_that_does_not_answer_is_not_stopped_for_long() -> None:
     desk = homed_desk()
     for _ in range(6):
