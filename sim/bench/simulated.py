@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 
 from macontrol.config import Config
-from macontrol.config.schema import Physical
+from macontrol.config.sections.physical import Physical
 from macontrol.hal import Arrival, Clock, Measurement, StageDescription
 from macontrol.sim.world.carriage import Carriage
 from macontrol.sim.world.channel import Channel, survey_rewards
