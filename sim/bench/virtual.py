@@ -22,15 +22,18 @@ from macontrol.config.checks.rf_plan import received_hz
 from macontrol.config.model.reward import snr_of
 from macontrol.config.model.units import from_db
 from macontrol.hal import Clock
+from macontrol.sim.bench.boards import zaber
 from macontrol.sim.bench.boards.device import VirtualDevice
-from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from macontrol.sim.bench.boards.zaber import VirtualZaber
+from macontrol.sim.bench.boards.grbl import guide as grbl
 from macontrol.sim.bench.radio import DEBIAN_BLOCK_BYTES, VirtualRadio
 from macontrol.sim.world.channel import Channel, survey_noise
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
-EMULATORS: dict[str, type[VirtualDevice]] = {"grbl": VirtualGrbl, "zaber": VirtualZaber}
+EMULATORS: dict[str, Callable[[Config, Clock, Path | None], VirtualDevice]] = {
+    "grbl": grbl.guide_board,
+    "zaber": zaber.guide_board,
+}
 """The emulated board of each stage driver."""
 
 Fault: TypeAlias = Callable[["VirtualBench", float], None]
@@ -134,8 +137,8 @@ class VirtualBench:
             clock=clock,
         )
         try:
-            emulator = EMULATORS[config.stage.driver]
-            self.stage = self.world.board = emulator.from_config(config, clock, link)
+            self.stage: VirtualDevice = EMULATORS[config.stage.driver](config, clock, link)
+            self.world.board = self.stage
         except OSError:
             self.radio.close()
             raise
