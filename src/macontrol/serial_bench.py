@@ -18,16 +18,18 @@ from typing import TypeVar
 from macontrol.bench_plan import check_stage
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError, ProbeError, StageError
-from macontrol.controller.host.devices import port_identity
+from macontrol.controller.host.serial_ports import port_identity
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
-from macontrol.hal import Clock
+from macontrol.hal import Clock, Probe
+from macontrol.hal.capabilities import HasNoiseFloor, Openable
+from macontrol.hal.noise_floor import NoiseFloor, implausible_rise, known_floor
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor, given_floor, implausible_rise
-from macontrol.hal.probes.sdr.probe import IQStream, SdrProbe
+from macontrol.hal.probes.sdr.probe import SdrProbe
+from macontrol.hal.probes.sdr.reader import IQStream
 from macontrol.hal.probes.soapy.stream import SoapyStream
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
@@ -88,15 +90,19 @@ class SerialBench:
         radio = SoapyStream if config.probe.driver == "soapy" else RtlTcpStream
         stream: IQStream = radio(config.probe, clock)
         share = config.physical.transmission_share
-        self._probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
+        self._probe: Probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
 
     @property
     def stage(self) -> SerialStage:
         return self._stage
 
     @property
-    def probe(self) -> SdrProbe:
+    def probe(self) -> Probe:
         return self._probe
+
+    @property
+    def _probe_name(self) -> str:
+        return self._probe.name if isinstance(self._probe, Openable) else "the probe"
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -119,18 +125,19 @@ class SerialBench:
             f"{description.latency_s * 1e3:.1f} ms of overhead per move"
         )
         self._check_stage()
-        self._unless_stopped(self._probe.open)
+        if isinstance(self._probe, Openable):
+            self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
-        if is_measured:
-            floor = self._plausible(self._measure_floor())
-            self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
+        if isinstance(self._probe, HasNoiseFloor) and is_measured:
+            floor = self._plausible(self._probe, self._measure_floor(self._probe))
+            self._tell(f"{self._probe_name}: noise floor {floor.dbfs:.1f} dBFS")
         if self._config.stage.homing == "allow":  # otherwise nobody has agreed yet
             self._tell(_HOMING)
         self._stage.home(now() + _HOME_S, self._stop.keep_on)
-        if is_measured:
+        if isinstance(self._probe, HasNoiseFloor) and is_measured:
             self._await_signal()
         if self._stop.is_set:
-            raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
+            raise ProbeError(f"{self._probe_name}: {_TOLD_TO_STOP}")
 
     def _check_stage(self) -> None:
         """Check the plan against the stage; a busy computer costs other attempts, not the run."""
@@ -149,33 +156,33 @@ class SerialBench:
             self._clock.sleep_until(now() + _BUSY_PAUSE_S)
             self._stage.time_again(now() + _CONNECT_S, self._stop.keep_on)
 
-    def _measure_floor(self) -> NoiseFloor:
+    def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor:
         """The noise floor; lost samples cost another attempt, not the run."""
         left = _FLOOR_ATTEMPTS
         while True:
             try:
-                return self._unless_stopped(self._probe.measure_noise_floor)
+                return self._unless_stopped(probe.measure_noise_floor)
             except ProbeError as error:
                 left -= 1
                 if left == 0 or self._stop.is_set:
                     raise
                 self._tell(f"{error}; once more")
 
-    def _plausible(self, found: NoiseFloor) -> NoiseFloor:
+    def _plausible(self, probe: HasNoiseFloor, found: NoiseFloor) -> NoiseFloor:
         """The floor, or that of the run to continue if the transmitter is on.
 
         A service that is started again after a fault finds the transmitter on.
         """
         if self._earlier_floor_dbfs is None:
             return found
-        earlier = given_floor(self._earlier_floor_dbfs)
+        earlier = known_floor(self._earlier_floor_dbfs)
         if implausible_rise(found, earlier, self._config.probe.floor_drift_db) is None:
             return found
         self._tell(
-            f"{self._probe.name}: {found.dbfs:.1f} dBFS is no noise floor, the transmitter is on; "
+            f"{self._probe_name}: {found.dbfs:.1f} dBFS is no noise floor, the transmitter is on; "
             "using that of the run to continue"
         )
-        self._probe.use_noise_floor(earlier)
+        probe.use_noise_floor(earlier)
         return earlier
 
     def _unless_stopped(self, work: Callable[[], _Result]) -> _Result:
@@ -192,7 +199,7 @@ class SerialBench:
         while not self._stop.is_set:
             if wait([done], _LISTENED_S).done:
                 return done.result()
-        raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
+        raise ProbeError(f"{self._probe_name}: {_TOLD_TO_STOP}")
 
     def _await_signal(self) -> None:
         """After the noise floor: wait until the transmitter is on, or the run is stopped.
@@ -226,7 +233,7 @@ class SerialBench:
         if not self._stop.is_set:
             advice = elsewhere or _NO_SIGNAL_ADVICE
             raise ProbeError(
-                f"{self._probe.name}: no signal above the noise floor in {_SIGNAL_S:g} s; {advice}"
+                f"{self._probe_name}: no signal above the noise floor in {_SIGNAL_S:g} s; {advice}"
             )
 
     def prior_survey(self, positions_mm: Sequence[float]) -> None:

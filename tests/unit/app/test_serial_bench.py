@@ -15,8 +15,8 @@ from macontrol.config.model.errors import ConfigError, HardwareError, ProbeError
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Measurement, StageDescription
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import TONE_LOST
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.serial.latency import AnswerTimes
 from macontrol.serial_bench import SerialBench, require_consent
 
@@ -68,6 +68,7 @@ class Radio:
     def __init__(
         self, clock: VirtualClock, told: list[str], script: Callable[[], float | str]
     ) -> None:
+        self.noise_floor: NoiseFloor | None = None
         self.reason = self.hint = ""
         """What a measurement at the noise floor means."""
         self._clock = clock
@@ -84,11 +85,11 @@ class Radio:
         if self.losses:
             self.losses -= 1
             raise ProbeError("radio: noise floor not measured: gap")
-        self.floor = NoiseFloor(1e-4, 0.1, nan)
-        return self.floor
+        self.noise_floor = NoiseFloor(1e-4, 0.1, nan)
+        return self.noise_floor
 
     def use_noise_floor(self, floor: NoiseFloor) -> None:
-        self.floor = floor
+        self.noise_floor = floor
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         self._asked = slot
@@ -126,7 +127,7 @@ class Setting:
         self.stage = Stage(self.told, self.clock)
         self.bench._stage = self.stage  # type: ignore[assignment]
         self.radio = Radio(self.clock, self.told, script)
-        self.bench._probe = self.radio  # type: ignore[assignment]
+        self.bench._probe = self.radio
 
     def open(self) -> None:
         with ExitStack() as closing:
@@ -186,7 +187,8 @@ def test_a_run_that_is_continued_with_the_transmitter_on_keeps_its_noise_floor(
     """A service that is started again after a fault: nobody switches the transmitter off."""
     setting = Setting(lambda: 3.0, earlier_dbfs)
     setting.open()
-    assert setting.radio.floor.dbfs == pytest.approx(used_dbfs)
+    assert setting.radio.noise_floor is not None
+    assert setting.radio.noise_floor.dbfs == pytest.approx(used_dbfs)
     assert f"radio: noise floor {used_dbfs:.1f} dBFS" in setting.told
 
 
