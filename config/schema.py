@@ -11,13 +11,14 @@ import math
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from macontrol.config.checks.contradictions import contradictions
 from macontrol.config.model import units
 from macontrol.config.model.motion import Trapezoid
 from macontrol.config.model.reward import reward_of, transmission_share
 from macontrol.config.model.slot_timing import SlotTiming
+from macontrol.config.policies import POLICIES, known_policy
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.config.section import Section
 from macontrol.config.stage_settings import StageSettings
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 Auto: TypeAlias = Literal["auto"]
 Ideal: TypeAlias = Literal["ideal"]
-PolicyName: TypeAlias = Literal["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
+PolicyName: TypeAlias = Annotated[str, AfterValidator(known_policy)]
 KernelName: TypeAlias = Literal["physics", "se", "const-se", "nonoscillatory"]
 
 # Far beyond anything physical, and low enough that no product of a few of them overflows.
@@ -42,9 +43,6 @@ Positive: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, le=_LARGEST)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Sector: TypeAlias = Annotated[tuple[float, float], Field(strict=False)]
-
-# The confidence parameter at which each policy is at its best in the paper (fig. beta).
-OPTIMAL_BETA: dict[str, float] = {"moveucb": 1.5, "gp-ucb": 3.5, "epsilon-greedy": 0.0}
 
 
 class Physical(Section):
@@ -147,7 +145,7 @@ class Algorithm(Section):
 
     def beta_for(self, policy: str) -> float:
         """The confidence parameter as set, or the policy's own optimum of the paper."""
-        return OPTIMAL_BETA.get(policy, 0.0) if self.beta == "auto" else self.beta
+        return POLICIES[policy].optimal_beta if self.beta == "auto" else self.beta
 
 
 class Survey(Section):

@@ -8,19 +8,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
 
 from macontrol.config import Config, load_config, preset_names
 from macontrol.config.model.errors import UsageError
+from macontrol.config.policies import POLICIES
 from macontrol.config.probe_settings import parse_probe_option
-from macontrol.config.schema import LARGEST_HORIZON, LARGEST_SEED, PolicyName
+from macontrol.config.schema import LARGEST_HORIZON, LARGEST_SEED
 from macontrol.config.suggestion import pip_install, shortened
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 LAB_PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
 """The default preset of a serial bench, by its stage's driver."""
 BY_BACKEND = "paper; of a serial bench without --config its stage's lab preset"
-POLICIES: tuple[str, ...] = get_args(PolicyName)
 
 
 def add_config_arguments(
@@ -43,7 +42,7 @@ def add_config_arguments(
     )
     if policy:
         group.add_argument(
-            "--policy", choices=POLICIES, help="the policy (default: the config's, MoveUCB)"
+            "--policy", choices=POLICIES.names(), help="the policy (default: the config's, MoveUCB)"
         )
 
 
