@@ -1,4 +1,4 @@
-"""A run to look at, without a bench behind it."""
+"""A run to display, without a bench."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from macontrol.display.run_state import RunFacts
 
 
 def played(slots: int = 3) -> Tally:
-    """Three slots between 3.00 and 3.06 wavelengths, on the way to 4."""
+    """Three slots between 3.00 and 3.06 wavelengths, with the target at 4."""
     tally = Tally(3.0)
     for slot in range(1, slots + 1):
         tally.slot, tally.slots = slot, tally.slots + 1

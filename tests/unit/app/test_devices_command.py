@@ -1,4 +1,4 @@
-"""`macontrol devices`: what the kernel shows of stages and radios, told to a person."""
+"""`macontrol devices` lists the stages and radios that the kernel shows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def process(proc: Path, pid: int, command: str, *files: str | Path) -> None:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """The files of a machine with nothing plugged in."""
+    """The files of a machine without devices."""
     for name in ("dev", "proc", "usb"):
         (tmp_path / name).mkdir()
     return tmp_path
@@ -59,8 +59,8 @@ def machine(tmp_path: Path) -> Path:
 def plug_in_radio(machine: Path, usb_id: str) -> Path:
     folder = machine / "usb" / "1-2"
     vendor, product = usb_id.split(":")
-    told = {"idVendor": vendor, "idProduct": product, "busnum": "1", "devnum": "7"}
-    for name, text in {**told, "serial": "00000001"}.items():
+    facts = {"idVendor": vendor, "idProduct": product, "busnum": "1", "devnum": "7"}
+    for name, text in {**facts, "serial": "00000001"}.items():
         write(folder / name, text + "\n")
     write(machine / "dev/bus/usb/001/007")
     return folder
@@ -80,7 +80,9 @@ class TestRadios:
             ("2500:0020", "USRP B2xx"),
         ],
     )
-    def test_one_is_known_by_its_usb_id(self, machine: Path, usb_id: str, what: str) -> None:
+    def test_a_radio_is_recognized_by_its_usb_id(
+        self, machine: Path, usb_id: str, what: str
+    ) -> None:
         plug_in_radio(machine, usb_id)
         (found,) = radios(machine)
         assert (found.what, found.usb_id, found.serial) == (what, usb_id, "00000001")
@@ -92,7 +94,7 @@ class TestRadios:
         write(machine / "usb" / "usb1" / "speed", "480")
         assert radios(machine) == []
 
-    def test_the_television_driver_that_has_it_is_named(self, machine: Path) -> None:
+    def test_the_kernel_driver_that_uses_it_is_named(self, machine: Path) -> None:
         folder = plug_in_radio(machine, "0bda:2838")
         driver = machine / "drivers" / "dvb_usb_rtl28xxu"
         driver.mkdir(parents=True)
@@ -101,7 +103,7 @@ class TestRadios:
         assert found.kernel_driver == "dvb_usb_rtl28xxu"
         assert "fix: sudo modprobe -r dvb_usb_rtl28xxu" in shown(radios=[found])
 
-    def test_the_process_that_holds_it_is_named(self, machine: Path) -> None:
+    def test_the_process_that_uses_it_is_named(self, machine: Path) -> None:
         plug_in_radio(machine, "0bda:2838")
         process(machine / "proc", 41, "rtl_fm -f 100M", machine / "dev/bus/usb/001/007")
         (found,) = radios(machine)
@@ -118,8 +120,8 @@ class TestSerialPorts:
             "product": None,
         }
         write(machine / "dev" / "ttyUSB0")
-        told = [SimpleNamespace(**(port | facts)), SimpleNamespace(**(port | {"device": "/gone"}))]
-        monkeypatch.setattr("serial.tools.list_ports.comports", lambda: told)
+        ports = [SimpleNamespace(**(port | facts)), SimpleNamespace(**(port | {"device": "/gone"}))]
+        monkeypatch.setattr("serial.tools.list_ports.comports", lambda: ports)
         (found,) = devices.find_serial_ports(machine / "dev", machine / "proc")
         return found
 
@@ -134,35 +136,37 @@ class TestSerialPorts:
             (0x1234, 0x5678, "USB serial port"),
         ],
     )
-    def test_a_port_is_known_by_its_usb_id(
+    def test_a_port_is_recognized_by_its_usb_id(
         self, machine: Path, monkeypatch: pytest.MonkeyPatch, vendor: int, product: int, what: str
     ) -> None:
         found = self.find(machine, monkeypatch, vid=vendor, pid=product)
         assert found.what.startswith(what)
         assert found.usb_id == f"{vendor:04x}:{product:04x}"
 
-    def test_it_is_shown_by_the_name_that_stays(
+    def test_it_is_listed_by_its_stable_name(
         self, machine: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         name = machine / "dev/serial/by-id/usb-Arduino_Uno-if00"
         link(name, "../../ttyUSB0")
         found = self.find(machine, monkeypatch, vid=0x2341, pid=0x43, product="Uno")
         assert found.names == (str(name),)
-        told = shown([found])
-        assert f"  {name}\n" in told
-        assert "Arduino (Uno), USB 2341:0043" in told
-        assert f"at present {machine}/dev/ttyUSB0" in told
+        output = shown([found])
+        assert f"  {name}\n" in output
+        assert "Arduino (Uno), USB 2341:0043" in output
+        assert f"now {machine}/dev/ttyUSB0" in output
 
-    def test_who_holds_it_is_told(self, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_process_that_uses_it_is_named(
+        self, machine: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         process(machine / "proc", 7, "/usr/sbin/ModemManager", machine / "dev/ttyUSB0")
         found = self.find(machine, monkeypatch)
         assert "held by ModemManager (process 7)" in shown([found])
 
-    def test_without_permission_the_fix_is_told(self) -> None:
-        told = shown([SerialPort("/dev/ttyUSB0", (), "Arduino", "2341:0043", SHUT, ())])
-        assert "no permission (crw-rw---- root dialout); fix: sudo usermod -aG dialout" in told
+    def test_without_permission_there_is_a_fix(self) -> None:
+        output = shown([SerialPort("/dev/ttyUSB0", (), "Arduino", "2341:0043", SHUT, ())])
+        assert "no permission (crw-rw---- root dialout); fix: sudo usermod -aG dialout" in output
 
-    def test_a_file_of_root_alone_needs_a_rule(self) -> None:
+    def test_a_file_that_only_root_may_open_needs_a_rule(self) -> None:
         assert "udev rules" in Access(False, "root", "root", "crw-------").fix
 
 
@@ -187,20 +191,20 @@ class TestServers:
         process(proc, 5, "rtl_tcp -a 127.0.0.1", "socket:[11]", "socket:[12]")
         process(proc, 6, "gqrx", "socket:[13]")
         (found,) = devices.find_radio_servers(proc)
-        told = shown(servers=[found])
-        assert "rtl_tcp://127.0.0.1:1234" in told
-        assert "served by rtl_tcp -a 127.0.0.1 (process 5)" in told
-        assert "in use by gqrx (process 6)" in told
+        output = shown(servers=[found])
+        assert "rtl_tcp://127.0.0.1:1234" in output
+        assert "served by rtl_tcp -a 127.0.0.1 (process 5)" in output
+        assert "in use by gqrx (process 6)" in output
         assert devices.clients_of(1234, proc) == (Process(6, "gqrx"),)
 
-    def test_one_on_another_port_is_known_by_its_name(self, machine: Path) -> None:
+    def test_a_server_on_another_port_is_recognized_by_its_name(self, machine: Path) -> None:
         proc = machine / "proc"
         write(proc / "net" / "tcp6", self.table(("0" * 32 + ":1F90", "0:0", "0A", 21)))
         process(proc, 5, "/usr/bin/rtl_433 -F rtl_tcp", "socket:[21]")
         (found,) = devices.find_radio_servers(proc)
         assert (found.address, found.is_busy) == ("127.0.0.1:8080", False)
 
-    def test_one_that_only_others_reach_is_not_listed(self, machine: Path) -> None:
+    def test_a_server_that_is_not_on_loopback_is_not_listed(self, machine: Path) -> None:
         write(machine / "proc/net/tcp", self.table(("0A00000A:04D2", "0:0", "0A", 31)))
         assert devices.find_radio_servers(machine / "proc") == []
 
@@ -234,15 +238,15 @@ def test_a_client_of_a_port_is_found_on_this_machine() -> None:
             client.communicate()
 
 
-def test_it_says_so_when_there_is_nothing(
+def test_a_machine_without_devices(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("find_serial_ports", "find_usb_radios", "find_radio_servers"):
         monkeypatch.setattr(command, name, list)
     assert main(["devices"]) == 0
-    told = capsys.readouterr().out
-    assert "serial ports: none" in told
-    assert "No stage and no radio found" in told
+    output = capsys.readouterr().out
+    assert "serial ports: none" in output
+    assert "No stage and no radio found" in output
 
 
 class Soapy:
@@ -258,50 +262,50 @@ class Soapy:
         return ("/usr/lib/SoapySDR/modules0.8/libHackRFSupport.so",)
 
 
-def test_soapysdr_is_asked_for_radios_only_on_request(
+def test_soapysdr_searches_for_radios_only_on_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "SoapySDR", Soapy)
     assert main(["devices"]) == 0
     assert "SoapySDR: installed, with modules for HackRF; --soapy" in capsys.readouterr().out
     assert main(["devices", "--soapy"]) == 0
-    told = capsys.readouterr().out
-    assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in told
+    output = capsys.readouterr().out
+    assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in output
     monkeypatch.setattr(Soapy.Device, "enumerate", list)
     assert main(["devices", "--soapy"]) == 0
-    assert "finds: none; it has modules for: HackRF" in capsys.readouterr().out
+    assert "finds: none; its modules: HackRF" in capsys.readouterr().out
 
 
 @pytest.mark.fault("soapy-not-installed")
-def test_without_soapysdr_that_is_said(
+def test_a_missing_soapysdr_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "SoapySDR", None)
     assert main(["devices"]) == 0
     assert "SoapySDR: not installed for this Python" in capsys.readouterr().out
     assert main(["devices", "--soapy"]) == 69
-    told = capsys.readouterr()
-    assert "install python3-soapysdr" in told.err
-    assert "serial ports" in told.out, "what was found without it is still told"
+    output = capsys.readouterr()
+    assert "install python3-soapysdr" in output.err
+    assert "serial ports" in output.out, "other devices are listed without it"
 
 
-def test_it_works_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_devices_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"]) == 0
     assert "radios on the USB" in capsys.readouterr().out
 
 
-def test_access_is_what_the_file_says(tmp_path: Path) -> None:
+def test_access_is_read_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "port"
     path.touch(mode=0o600)
     found = devices.access_to(str(path))
     assert found.allowed
     assert found.mode == "-rw-------"
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(FileNotFoundError):
         devices.access_to(os.fspath(tmp_path / "none"))
 
 
 class TestPortIdentity:
-    """Which adapter is behind a port: it distinguishes two boards of one make where it can."""
+    """The identity of a port's adapter distinguishes two boards of one make where it can."""
 
     def identity(self, machine: Path, monkeypatch: pytest.MonkeyPatch, **facts: object) -> str:
         device = machine / "dev" / "ttyUSB0"
@@ -322,7 +326,7 @@ class TestPortIdentity:
             ({"device": "/dev/ttyUSB7"}, "not on the USB"),
         ],
     )
-    def test_it_goes_by_serial_number_or_by_socket(
+    def test_it_is_the_serial_number_or_the_usb_socket(
         self,
         machine: Path,
         monkeypatch: pytest.MonkeyPatch,
