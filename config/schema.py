@@ -8,19 +8,22 @@ otherwise. A value of "auto" is derived from the others, by the property of the 
 from __future__ import annotations
 
 import math
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from macontrol.config.checks.contradictions import contradictions
+from macontrol.config.model import units
+from macontrol.config.model.motion import Trapezoid
+from macontrol.config.model.reward import reward_of, transmission_share
+from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.config.section import Section
 from macontrol.config.stage_settings import StageSettings
 
 if TYPE_CHECKING:
     from macontrol.config.model.grid import Grid
-
-SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 
 Auto: TypeAlias = Literal["auto"]
 Ideal: TypeAlias = Literal["ideal"]
@@ -61,7 +64,7 @@ class Physical(Section):
 
     @property
     def wavelength_mm(self) -> float:
-        return SPEED_OF_LIGHT_M_PER_S / self.carrier_frequency_hz * 1e3
+        return units.wavelength_mm(self.carrier_frequency_hz)
 
     @property
     def nominal_reach(self) -> float:
@@ -70,20 +73,13 @@ class Physical(Section):
 
     @property
     def actuator_reach(self) -> float:
-        """What the actuator really covers in T_a, in wavelengths.
-
-        Latency and settling take their time first; what is left is a trapezoidal motion, or a
-        triangular one if it is too short to reach full speed.
-        """
-        time = max(self.actuation_time_s - self.command_latency_s - self.settling_s, 0.0)
-        speed = self.actuator_speed_m_per_s
-        if self.acceleration_m_per_s2 == "ideal":
-            distance_m = speed * time
-        elif time <= 2 * speed / self.acceleration_m_per_s2:
-            distance_m = self.acceleration_m_per_s2 * time**2 / 4
-        else:
-            distance_m = speed * (time - speed / self.acceleration_m_per_s2)
-        return distance_m * 1e3 / self.wavelength_mm
+        """The distance that the actuator covers in T_a less latency and settling (wavelengths)."""
+        acceleration = self.acceleration_m_per_s2
+        motion = Trapezoid(
+            self.actuator_speed_m_per_s, inf if acceleration == "ideal" else acceleration
+        )
+        motion_s = self.actuation_time_s - self.command_latency_s - self.settling_s
+        return motion.reach(motion_s) * 1e3 / self.wavelength_mm
 
     @property
     def rho_max(self) -> float:
@@ -92,13 +88,18 @@ class Physical(Section):
         return reach if self.stroke == "auto" else min(self.stroke, reach)
 
     @property
+    def stroke_mm(self) -> float:
+        """ρ_max in millimetres."""
+        return self.rho_max * self.wavelength_mm
+
+    @property
     def x_0(self) -> float:
         return self.region_length / 2 if self.initial_position == "auto" else self.initial_position
 
     @property
     def transmission_share(self) -> float:
         """1 − T_a/T_s: the part of a slot in which the link transmits."""
-        return 1.0 - self.actuation_time_s / self.slot_duration_s
+        return transmission_share(self.actuation_time_s, self.slot_duration_s)
 
 
 class Reward(Section):
@@ -110,7 +111,7 @@ class Reward(Section):
 
     @property
     def snr(self) -> float:
-        return float(10.0 ** (self.snr_db / 10.0))
+        return units.from_db(self.snr_db)
 
 
 class Kernel(Section):
@@ -221,7 +222,7 @@ class Config(Section):
         """The largest reward: all paths in phase, |h|² = L by Cauchy–Schwarz (Setup)."""
         paths = len(self.channel.path_powers)
         power = sum(self.channel.path_powers)
-        return self.physical.transmission_share * math.log2(1 + self.reward.snr * paths * power)
+        return reward_of(self.physical.transmission_share, self.reward.snr * paths * power)
 
     @property
     def largest_reward(self) -> float:
@@ -232,6 +233,16 @@ class Config(Section):
     def rail_mm(self) -> float:
         """D in millimetres: how much of the stage's rail is used."""
         return self.physical.region_length * self.physical.wavelength_mm
+
+    @property
+    def slot_timing(self) -> SlotTiming:
+        """How the time of a slot is divided."""
+        return SlotTiming.from_shares(
+            self.physical.slot_duration_s,
+            self.physical.actuation_time_s,
+            guard_share=self.timing.guard_share,
+            decision_share=self.timing.decision_share,
+        )
 
     @property
     def window_s(self) -> float:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, sqrt
 from typing import Protocol
+
+from macontrol.config.model.motion import Trapezoid
 
 LONGEST_HOMING_S = 1800.0
 """A homing that may take longer than this is a mistake in the settings, unless it is asked for."""
@@ -39,24 +40,18 @@ class StageDescription:
         """Whether two positions are one place, to what the stage can keep and tell."""
         return abs(position_mm - other_mm) <= self.step_mm + self.tolerance_mm
 
+    @property
+    def motion(self) -> Trapezoid:
+        """How the stage moves, in millimetres."""
+        return Trapezoid(self.speed_mm_per_s, self.acceleration_mm_per_s2)
+
     def motion_time_s(self, distance_mm: float) -> float:
-        """How long a motion takes: 2√(d/a), or d/v + v/a once it reaches full speed."""
-        speed, acceleration = self.speed_mm_per_s, self.acceleration_mm_per_s2
-        if acceleration == inf:
-            return distance_mm / speed
-        if distance_mm <= speed * (speed / acceleration):
-            return 2 * sqrt(distance_mm / acceleration)
-        return distance_mm / speed + speed / acceleration
+        """The duration of a motion, without latency and settling."""
+        return self.motion.time_s(distance_mm)
 
     def reach_mm(self, motion_s: float) -> float:
-        """How far a motion of this length takes: the inverse of `motion_time_s`."""
-        speed, acceleration = self.speed_mm_per_s, self.acceleration_mm_per_s2
-        time = max(motion_s, 0.0)
-        if acceleration == inf:
-            return speed * time
-        if time <= 2 * speed / acceleration:
-            return acceleration * time**2 / 4
-        return speed * (time - speed / acceleration)
+        """The longest motion in this time, without latency and settling."""
+        return self.motion.reach(motion_s)
 
 
 @dataclass(frozen=True, slots=True)

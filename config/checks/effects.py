@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from macontrol.config.schema import Config
 
-_PLAIN_KERNELS = ("se", "const-se")
 _OF_MOVEUCB = ("eta", "margin", "search", "use_movement_cost", "use_persistence")
 _OF_FRINGES = ("components", "fringe_periods", "fringe_damping", "sector_deg", "angular_spread_deg")
-_OF_THE_PAPER_KERNEL = (*_OF_FRINGES, "residual_length", "constant_weight", "residual_weight")
+_OF_FRINGES_AND_RESIDUAL = (*_OF_FRINGES, "residual_length", "residual_weight")
+_OF_THE_PAPER_KERNEL = (*_OF_FRINGES_AND_RESIDUAL, "constant_weight")
 _OF_CHANGE_POINTS = ("change_points", "change_angle_deg", "change_gain_retention")
 _OF_STEADY_DRIFT = ("angle_correlation", "angle_step_deg", "gain_correlation")
 _OF_THE_SHADOW = ("shadow_reversion", "shadow_step")
@@ -74,8 +74,10 @@ def _of_policy(config: Config) -> Iterator[tuple[list[str], str]]:
 def _of_kernel(config: Config) -> Iterator[tuple[list[str], str]]:
     kernel = config.kernel
     why = f"kernel.name is {kernel.name}"
-    if kernel.name in _PLAIN_KERNELS:
-        yield _within("kernel", *_OF_THE_PAPER_KERNEL), why
+    if kernel.name in ("se", "const-se"):
+        yield _within("kernel", *_OF_FRINGES_AND_RESIDUAL), why
+        if kernel.name == "se":
+            yield ["kernel.constant_weight"], why
         return
     yield ["kernel.se_length"], why
     if kernel.name == "nonoscillatory":

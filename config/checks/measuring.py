@@ -1,7 +1,7 @@
-"""What is measured of a slot, and why that may be too little.
+"""The part of a slot that is measured, and whether it is long enough.
 
-A slot's interval begins after T_a and the guard interval and ends when the decision is due. The
-probe leaves its own guards and its lead out of it, and measures one second at most.
+The probe leaves its guards and its lead out of the measuring interval of the slot (`SlotTiming`),
+and measures one second at most.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from macontrol.config.model.rounding import at_least
+from macontrol.config.model.slot_timing import shortest_slot_s
 from macontrol.config.probe_settings import (
     LEAST_BAND_TIMES_WINDOW,
     LONGEST_WINDOW_S,
@@ -20,52 +21,50 @@ if TYPE_CHECKING:
     from macontrol.config.schema import Config
 
 _LONGEST_LEAD_S = 1.0
-# A lead is suggested with this much more than the longest delay seen.
+# A suggested lead exceeds the longest delay seen by this.
 _LEAD_ROOM_MS = 5
-# A slot is suggested with this much room for the rounding of sums.
+# A suggested slot has this factor of room for rounding errors.
 _ROOM = 1 + 1e-6
 
 
-def interval_s(config: Config) -> float:
-    """How long the link may be measured in a slot."""
-    kept_free = config.timing.guard_share + config.timing.decision_share
-    physical = config.physical
-    return physical.slot_duration_s * (1 - kept_free) - physical.actuation_time_s
-
-
 def measured_s(config: Config) -> float:
-    """How much of it is measured; nothing or less if the guards take it all."""
-    return min(interval_s(config) - _left_out_s(config.probe), LONGEST_WINDOW_S)
+    """The measured part of a slot; not above 0 if the guards and the lead leave no time."""
+    return min(config.slot_timing.measure_s - _left_out_s(config.probe), LONGEST_WINDOW_S)
 
 
 def shortcoming(config: Config) -> str | None:
-    """Why a slot is too short to be measured, as `key: reason; fix`; None if it is not."""
+    """Why a slot is too short to be measured, as `key: reason; fix`; None if it is long enough."""
     probe, measured = config.probe, measured_s(config)
     samples = measured * probe.sample_rate_hz
     if samples >= probe.least_samples:
         return _too_narrow(config) if probe.mode == "tone" else None
     slot_s = slot_for(config, probe.least_samples / probe.sample_rate_hz)
+    interval_ms, measured_ms = config.slot_timing.measure_s * 1e3, max(0.0, measured) * 1e3
     return (
-        f"probe.least_samples: a slot leaves {interval_s(config) * 1e3:.3g} ms to measure in, less "
-        f"probe.guard_s and probe.lead_s {max(0.0, measured) * 1e3:.3g} ms; that holds "
+        f"probe.least_samples: the measuring interval of a slot is {interval_ms:.3g} ms, or "
+        f"{measured_ms:.3g} ms without probe.guard_s and probe.lead_s; that is "
         f"{max(0, int(samples))} samples, and {probe.least_samples} are needed; set "
         f"physical.slot_duration_s to at least {slot_s}, or lower probe.guard_s or probe.lead_s"
     )
 
 
 def slot_for(config: Config, window_s: float) -> str:
-    """The shortest slot that leaves this window to measure, rounded so that it is accepted."""
-    kept_free = config.timing.guard_share + config.timing.decision_share
-    busy_s = config.physical.actuation_time_s + _left_out_s(config.probe) + window_s
-    return at_least(busy_s / (1 - kept_free) * _ROOM, 4)
+    """The shortest slot with this time to measure, rounded up so that the config accepts it."""
+    timing = config.timing
+    slot_s = shortest_slot_s(
+        config.physical.actuation_time_s + _left_out_s(config.probe) + window_s,
+        guard_share=timing.guard_share,
+        decision_share=timing.decision_share,
+    )
+    return at_least(slot_s * _ROOM, 4)
 
 
 def lead_fix(config: Config, delay_s: float) -> str:
-    """What to set for rewards to be in before the decision, given the longest delay seen."""
+    """The settings with which rewards arrive before the decision, for the longest delay seen."""
     probe = config.probe
     lead_s = ceil((delay_s - probe.guard_s) * 1e3 + _LEAD_ROOM_MS) / 1e3
     if lead_s > _LONGEST_LEAD_S:
-        return "bring the radio's server nearer: no probe.lead_s makes up for that"
+        return "use a faster connection to the radio: no probe.lead_s is long enough for this delay"
     fix = f"set probe.lead_s to {lead_s:g}"
     led = config.model_copy(update={"probe": probe.model_copy(update={"lead_s": lead_s})})
     if shortcoming(led) is not None:
@@ -81,7 +80,7 @@ def _left_out_s(probe: ProbeSettings) -> float:
 
 
 def _too_narrow(config: Config) -> str | None:
-    """Why the windows are too short for the tone's bandwidth; None if they are not."""
+    """Why a window is too short for the tone's bandwidth; None if all are long enough."""
     probe = config.probe
     windows = {"are measured of a slot": measured_s(config)}
     if probe.noise_floor == "measure":

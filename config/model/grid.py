@@ -9,11 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, floor
+from typing import TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+Array: TypeAlias = NDArray[np.float64]
+
 ON_GRID = 1e-9
+"""Two positions that differ by less (wavelengths) are the same place."""
+
+
+@overload
+def are_apart(position: float, other: float) -> bool: ...
+
+
+@overload
+def are_apart(position: Array, other: Array) -> NDArray[np.bool_]: ...
+
+
+def are_apart(position: float | Array, other: float | Array) -> bool | NDArray[np.bool_]:
+    """Whether two positions are different places: the target switched, the target is not reached.
+
+    This is what `switched` and `transit` mean in a run.
+    """
+    apart: bool | NDArray[np.bool_] = abs(position - other) > ON_GRID  # type: ignore[operator]
+    return apart
 
 
 @dataclass(frozen=True)
@@ -47,6 +68,13 @@ class Grid:
         """The position, freed from rounding if it stands on a grid point."""
         index = self.index(position)
         return position if index is None else float(self.points[index])
+
+    def interpolate(self, row: Array, position: float) -> float:
+        """A value at a position, linear between the values at the grid points."""
+        index = self.index(position)
+        if index is not None:
+            return float(row[index])
+        return float(np.interp(position, self.points, row))
 
     def in_reach(self, position: float, stroke: float) -> slice:
         """A(x) ∩ X_g: the grid points within one stroke of a position (eq. reachable)."""

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from macontrol.config.model.grid import ON_GRID, Grid
+from macontrol.config.model.grid import ON_GRID, Grid, are_apart
 from macontrol.controller.policies.moveucb import Posterior
 from macontrol.controller.policies.policy import Decision
 
@@ -109,8 +109,8 @@ class SweepAndHold:
         else:
             target = self._hold
         step = self._grid.advance(position, target, self._rho_max)
-        switched, self._target = abs(target - self._target) > ON_GRID, target
-        return Decision(target, step, switched, abs(target - step) > ON_GRID, nan)
+        switched, self._target = are_apart(target, self._target), target
+        return Decision(target, step, switched, are_apart(target, step), nan)
 
     def _is_sweep(self, slot: int) -> bool:
         """Whether a slot is one of a sweep: the first ones of each period but the first."""

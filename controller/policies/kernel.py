@@ -54,7 +54,8 @@ def kernel_from_config(kernel: schema.Kernel) -> StationaryKernel:
     if kernel.name == "se":
         return StationaryKernel(0.0, (DampedCosine(1.0, inf, kernel.se_length),))
     if kernel.name == "const-se":
-        return StationaryKernel(0.25, (DampedCosine(0.75, inf, kernel.se_length),))
+        smooth = DampedCosine(1.0 - kernel.constant_weight, inf, kernel.se_length)
+        return StationaryKernel(kernel.constant_weight, (smooth,))
     fringe_weight = 1.0 - kernel.constant_weight - kernel.residual_weight
     damping = (
         fringe_damping(kernel.angular_spread_deg)

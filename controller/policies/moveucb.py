@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config.model.grid import ON_GRID, Grid
+from macontrol.config.model.grid import Grid, are_apart
 from macontrol.controller.policies.policy import Decision
 
 Array = NDArray[np.float64]
@@ -95,7 +95,7 @@ class MoveUCB:
             self._target = best
         target = self._grid.points.item(self._target)
         step = self._grid.advance(position, target, self._rho_max)
-        return Decision(target, step, switched, abs(target - step) > ON_GRID, shortfall)
+        return Decision(target, step, switched, are_apart(target, step), shortfall)
 
     def _compute_surface(self, position: float) -> Array:
         """F_t(x) = μ_t(x) + β·σ_t(x) − c̃·|x − x_t| (eqs. ucb, acq-fn)."""

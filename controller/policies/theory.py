@@ -14,7 +14,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config.model.grid import ON_GRID
+from macontrol.config.model.grid import are_apart
 from macontrol.controller.policies.features import KernelFeatures
 from macontrol.controller.policies.posterior import WindowedPosterior
 
@@ -121,12 +121,12 @@ class Trajectory:
     def switched(self) -> Flags:
         """The slots in which the target changed."""
         before = np.concatenate(([self.start], self.target[:-1]))
-        return np.abs(self.target - before) > ON_GRID
+        return are_apart(self.target, before)
 
     @property
     def transit(self) -> Flags:
         """The slots whose target is not reached by the next position."""
-        return np.abs(self.target - self.next_position) > ON_GRID
+        return are_apart(self.target, self.next_position)
 
     @property
     def travel(self) -> float:

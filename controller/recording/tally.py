@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, exp, isnan, log, nan
 
-from macontrol.config.model.grid import ON_GRID
+from macontrol.config.model.grid import are_apart
 from macontrol.controller.policies.theory import Verdict, verdicts
 
 
@@ -118,10 +118,10 @@ class Tally:
 
     def aim(self, target: float, next_position: float, shortfall: float) -> None:
         """Take in what was decided."""
-        if abs(target - self.target) > ON_GRID:
+        if are_apart(target, self.target):
             self.switches += 1
         self.target = target
-        if abs(target - next_position) > ON_GRID:
+        if are_apart(target, next_position):
             self.transit += 1
         if not isnan(shortfall) and not self.largest_shortfall >= shortfall:
             self.largest_shortfall = shortfall

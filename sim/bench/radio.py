@@ -25,6 +25,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.model.units import amplitude_from_db
 from macontrol.hal import Clock
 
 DEBIAN_BLOCK_BYTES = 262_144
@@ -266,7 +267,7 @@ class VirtualRadio:
     def samples(self, begin_s: float, count: int, index: int = 0) -> npt.NDArray[np.uint8]:
         """The samples from a moment on, as rows of I and Q bytes; `index` sets the phase."""
         rate = self.tuning.sample_rate_hz
-        gain = 10.0 ** ((self.tuning.gain_db - REFERENCE_GAIN_DB) / 20.0)
+        gain = amplitude_from_db(self.tuning.gain_db - REFERENCE_GAIN_DB)
         steps = ceil(count / rate / _STEP_S)
         amplitudes = np.empty(steps, np.float32)
         for k in range(steps):

@@ -1,42 +1,70 @@
 """The software-in-the-loop bench: one simulated world behind the stage and probe protocols.
 
-The channel drifts slot by slot, the actuator moves through it, and the probe sees the reward where
-the actuator is. Nothing outside this room knows that it is simulated.
+The channel drifts slot by slot, the carriage moves through it, and the probe sees the reward at
+the position of the carriage. Code outside this package cannot tell that the bench is simulated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.config.schema import Physical
 from macontrol.hal import Arrival, Clock, Measurement, Probe, Stage, StageDescription
-from macontrol.sim.world.actuator import Actuator, describe
-from macontrol.sim.world.channel import Channel
-from macontrol.sim.world.drift import Streams
+from macontrol.sim.world.carriage import Carriage
+from macontrol.sim.world.channel import Channel, survey_rewards
+
+# A wait may end early by a rounding error; what is due at this moment has happened.
+_ROUNDING_S = 1e-9
+
+
+def describe(physical: Physical, name: str) -> StageDescription:
+    """The description of a stage with the rail and the actuator of a config."""
+    acceleration, step = physical.acceleration_m_per_s2, physical.step_mm
+    return StageDescription(
+        name=name,
+        travel_mm=physical.region_length * physical.wavelength_mm,
+        step_mm=0.0 if step == "ideal" else step,
+        speed_mm_per_s=physical.actuator_speed_m_per_s * 1e3,
+        acceleration_mm_per_s2=inf if acceleration == "ideal" else acceleration * 1e3,
+        latency_s=physical.command_latency_s,
+        settling_s=physical.settling_s,
+    )
 
 
 class SimulatedStage:
-    """A stage whose motion is computed."""
+    """A stage that starts to move after its latency and settles after its last step."""
+
+    homing_is_due = False
 
     def __init__(self, description: StageDescription, clock: Clock, position_mm: float) -> None:
         self.description = description
         self._clock = clock
-        self._actuator = Actuator(description, position_mm)
+        self._carriage = Carriage(self._whole_steps(position_mm), history_s=0.0)
+        self._still_s = -inf
+        """When the antenna stands still."""
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
-        self._actuator.command(position_mm, self._clock.now())
-        self._clock.sleep_until(min(self._actuator.still_at, deadline_s))
-        return self._report()
+        now, carriage, stage = self._clock.now(), self._carriage, self.description
+        begin_s = now + stage.latency_s
+        target_mm = self._whole_steps(position_mm)
+        carriage.brake(now, inf)
+        carriage.move(target_mm, begin_s, stage.motion)
+        moves = carriage.still_at > begin_s
+        self._still_s = carriage.still_at + stage.settling_s if moves else begin_s
+        self._clock.sleep_until(min(self._still_s, deadline_s))
+        return self._arrival()
 
     def where(self, deadline_s: float) -> Arrival:
-        return self._report()
+        return self._arrival()
 
     def stop(self) -> None:
-        self._actuator.stop(self._clock.now())
-
-    homing_is_due = False
+        now = self._clock.now()
+        self._carriage.put(self._whole_steps(self.position_now()), now)
+        self._still_s = now
 
     def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         """A simulated stage never loses its position."""
@@ -45,15 +73,18 @@ class SimulatedStage:
         self.stop()
 
     def position_now(self) -> float:
-        """Where the antenna is at this moment (mm)."""
-        return self._actuator.position_at(self._clock.now())
+        """The position of the antenna at this moment (mm)."""
+        return self._carriage.position_at(self._clock.now())
 
-    def _report(self) -> Arrival:
+    def _arrival(self) -> Arrival:
         now = self._clock.now()
-        # What is due at this very moment has happened: waiting for it may end a rounding early.
-        arrived = self._actuator.still_at <= now + 1e-9
-        position = self._actuator.position_at(now + 1e-9) if arrived else self.position_now()
-        return Arrival(position, arrived, min(now, self._actuator.still_at) if arrived else now)
+        if self._still_s > now + _ROUNDING_S:
+            return Arrival(self.position_now(), False, now)
+        return Arrival(self._carriage.position_at(now + _ROUNDING_S), True, min(now, self._still_s))
+
+    def _whole_steps(self, position_mm: float) -> float:
+        step = self.description.step_mm
+        return position_mm if step == 0 else round(position_mm / step) * step
 
 
 class SimulatedProbe:
@@ -90,14 +121,13 @@ class SimulatedProbe:
         return ready
 
     def close(self) -> None:
-        """A simulated probe holds nothing."""
+        """A simulated probe has nothing to close."""
 
 
 class SimulatedBench:
-    """One world: a channel, an actuator in it, and the probe that looks at it.
+    """One world: a channel, a stage in it, and a probe that measures it.
 
-    A run that continues an earlier one finds the world at the slot, and the antenna at the
-    position (mm), where that one left them.
+    To continue an earlier run, `slot` and `position_mm` say where that run ended.
     """
 
     def __init__(
@@ -132,23 +162,20 @@ class SimulatedBench:
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """A simulated world is made of its config and seed, which a run file compares anyway."""
+        """Config and seed define a simulated world; a run file compares these two itself."""
         return {"bench": "simulated"}
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
         """The paper's survey: a frozen snapshot of the channel at slot 0, with noise."""
-        wavelength_mm = self._config.physical.wavelength_mm
-        positions = np.asarray(positions_mm) / wavelength_mm
-        snapshot = Channel(self._config, self._seed).rewards(positions)
-        noise = Streams.from_seed(self._seed).survey_noise.standard_normal(len(positions))
-        return (snapshot + self._config.noise_std * noise).tolist()  # type: ignore[no-any-return]
+        positions = np.asarray(positions_mm) / self._config.physical.wavelength_mm
+        return survey_rewards(self._config, self._seed, positions).tolist()  # type: ignore[no-any-return]
 
     @property
     def fixed_antenna_reward(self) -> float:
-        """What a fixed antenna would have earned a slot, in the slots that were measured."""
+        """The mean reward of a fixed antenna at x_0, over the slots that were measured."""
         return self._probe.fixed_reward_sum / max(self._probe.measured, 1)
 
     @property
     def earned_reward(self) -> float:
-        """What the antenna earned a slot, noise apart, in the slots that were measured."""
+        """The mean reward of the antenna without noise, over the slots that were measured."""
         return self._probe.reward_sum / max(self._probe.measured, 1)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from math import ceil, exp2, floor, inf, isfinite, nan
+from math import ceil, floor, inf, isfinite, nan
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,12 +20,13 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.checks.rf_plan import received_hz
+from macontrol.config.model.reward import snr_of
+from macontrol.config.model.units import from_db
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import MICROSTEP_MM, VirtualZaber
 from macontrol.sim.bench.radio import DEBIAN_BLOCK_BYTES, VirtualRadio
-from macontrol.sim.world.channel import Channel
-from macontrol.sim.world.drift import Streams
+from macontrol.sim.world.channel import Channel, survey_noise
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
@@ -46,10 +47,9 @@ class VirtualWorld:
         self._channel = Channel(config, seed)
         self._lock = threading.Lock()
         self._begun_s = inf
-        self._noise_power = 10 ** (NOISE_DBFS / 10)
+        self._noise_power = from_db(NOISE_DBFS)
         self._surveyed = np.array(config.survey_positions)
-        survey_noise = Streams.from_seed(seed).survey_noise
-        self._survey_noise = config.noise_std * survey_noise.standard_normal(len(self._surveyed))
+        self._survey_noise = survey_noise(config, seed, len(self._surveyed))
         self.board: VirtualGrbl | VirtualZaber | None = None
 
     def drift(self, begin_s: float | None = None) -> None:
@@ -93,9 +93,8 @@ class VirtualWorld:
             position = position_mm / self._config.physical.wavelength_mm
             h = self._channel.field(position)
             noise = self._noise_at(position)
-        gain = h.real * h.real + h.imag * h.imag
-        bits = noise / self._config.physical.transmission_share
-        seen = (1.0 + self._config.reward.snr * gain) * exp2(bits) - 1.0
+        snr = self._config.reward.snr * (h.real * h.real + h.imag * h.imag)
+        seen = snr_of(self._config.physical.transmission_share, noise, reference_snr=snr)
         return self._noise_power * max(seen, 0.0)
 
     def _noise_at(self, position: float) -> float:
@@ -123,7 +122,7 @@ class VirtualBench:
         # The radio first: where another bench has its address, that one keeps its link too.
         self.radio = VirtualRadio(
             self.world.power_at,
-            noise_power=10 ** (NOISE_DBFS / 10),
+            noise_power=from_db(NOISE_DBFS),
             carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
             host=host,
             port=port,

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.config.model.grid import Grid
 from macontrol.controller.policies.moveucb import MoveUCB
 from macontrol.controller.policies.policy import Policy
 from macontrol.controller.policies.registry import make_policy
@@ -70,7 +69,7 @@ def play_policy(
     surface_meter = SurfaceMeter() if meter and isinstance(policy, MoveUCB) else None
     x = policy.start_position
     for t in range(slots):
-        g = _reward_at(world.reward[t], grid, x)
+        g = grid.interpolate(world.reward[t], x)
         r = g + float(world.noise[t])
         if late is not None and t > 0 and late[t - 1]:
             policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
@@ -97,11 +96,3 @@ def play_policy(
         margin=policy.margin if isinstance(policy, MoveUCB) else 0.0,
     )
     return Episode(trajectory, reward, observed, verdicts)
-
-
-def _reward_at(row: Array, grid: Grid, position: float) -> float:
-    """g_t at a position: the map's value on the grid, linear between its points."""
-    index = grid.index(position)
-    if index is not None:
-        return float(row[index])
-    return float(np.interp(position, grid.points, row))

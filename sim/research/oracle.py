@@ -1,13 +1,13 @@
-"""The oracle: the best any policy could have done, knowing all rewards in advance (eq. oracle).
+"""The oracle: the best trajectory with all rewards known in advance (eq. oracle).
 
-Exact backward dynamic programming on the grid. With n the reach in grid steps and U_t the reward
-still to come from slot t on,
+Exact backward dynamic programming on the grid. With n the reach in grid steps and U_t the largest
+sum of rewards from slot t on,
 
     U_t(x) = g_t(x) + max over |d| <= n of (U_{t+1}(x + d) − c_e |d|).
 
-The maximum is split into both directions of travel. With the price moved into the argument, as
-U(x) − c_e x to the right and U(x) + c_e x to the left, each is a plain sliding maximum, which is
-built by doubling its width.
+The maximum is taken separately for the two directions of travel. With the price in the argument,
+U(x) − c_e x to the right and U(x) + c_e x to the left, each is a sliding maximum, which is built
+by doubling its width.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.sim.world.channel import grid
+from macontrol.config.model.grid import ON_GRID
 
 Floats = NDArray[np.float64]
 
 LEVEL_SLOTS = 64
-"""How often the values are brought back to around zero, so that they keep their last digits."""
+"""The values are shifted towards zero once per this many slots, to keep their last digits."""
 
 
 @dataclass(frozen=True)
 class OraclePath:
-    """The oracle's trajectory for slots 1 … T, and what it earns net of the energy of travel."""
+    """The oracle's trajectory for slots 1 … T, and its reward net of the cost of travel."""
 
     index: NDArray[np.intp]
     position: Floats
@@ -41,9 +41,9 @@ class OraclePath:
 def oracle_value(
     reward: Floats, config: Config, movement_costs: Sequence[float] | None = None
 ) -> Floats:
-    """OPT_T for each movement cost c_e, the config's own if none is given.
+    """OPT_T for each movement cost c_e; without any, for that of the config.
 
-    `reward` holds g_t over the grid, one row a slot.
+    `reward` is g_t over the grid, one row per slot.
     """
     costs = _costs(config, movement_costs)
     recursion = _Recursion(reward, config, costs)
@@ -55,10 +55,10 @@ def oracle_value(
 
 
 def oracle_path(reward: Floats, config: Config, movement_cost: float | None = None) -> OraclePath:
-    """A trajectory that attains OPT_T; among equals the lowest position is taken.
+    """A trajectory that attains OPT_T; of equal choices the one at the lowest position.
 
-    The values are kept at every √T-th slot only and computed again in between, so the memory is
-    small beside that of the rewards.
+    Only the values of every √T-th slot are kept; the others are computed again. This needs little
+    memory compared with the rewards.
     """
     costs = _costs(config, None if movement_cost is None else [movement_cost])
     recursion = _Recursion(reward, config, costs)
@@ -70,13 +70,13 @@ def oracle_path(reward: Floats, config: Config, movement_cost: float | None = No
         if slot % stride == 0:
             kept[slot] = value.copy()
 
-    position, reach = grid(config), recursion.reach
+    position, reach = config.grid.points, recursion.reach
     index = np.empty(slots, dtype=np.intp)
     index[0] = at = int(np.argmax(value - _first_move(config, costs)))
     price = float(costs[0]) * config.algorithm.grid_spacing * np.abs(np.arange(-reach, reach + 1))
     ends = sorted(kept)
     for begin, end in pairwise(ends):
-        # The values of rows begin + 1 … end once more, from the last one down.
+        # Compute the values of rows begin + 1 … end again, from the last one down.
         value = kept[end].copy()
         rows = np.empty((end - begin, points))
         rows[-1] = value
@@ -94,7 +94,7 @@ def oracle_path(reward: Floats, config: Config, movement_cost: float | None = No
 
 
 class _Recursion:
-    """One backward step after another, for several movement costs at once, in place."""
+    """The backward steps, for several movement costs at once, in place."""
 
     def __init__(self, reward: Floats, config: Config, costs: Floats) -> None:
         if reward.ndim != 2 or len(reward) == 0 or reward.shape[1] != config.grid_size:
@@ -105,11 +105,12 @@ class _Recursion:
         self._reward = reward
         self._levels: list[Floats] = []
         self.reach = min(
-            points - 1, math.floor(config.physical.rho_max / config.algorithm.grid_spacing + 1e-9)
+            points - 1,
+            math.floor(config.physical.rho_max / config.algorithm.grid_spacing + ON_GRID),
         )
-        self._price = np.multiply.outer((-costs, costs), grid(config))
-        # A window of reach + 1 points begins at x to the right of it and ends at x to the left:
-        # padding on opposite sides lets both directions be windows that begin at x.
+        self._price = np.multiply.outer((-costs, costs), config.grid.points)
+        # To the right a window of reach + 1 points begins at x, to the left it ends at x. With the
+        # padding on opposite sides both are windows that begin at x.
         width = points + self.reach
         self._padded = np.full((2, len(costs), width), -np.inf)
         self._to_right = self._padded[0, :, :points]
@@ -133,7 +134,7 @@ class _Recursion:
             np.add(value, left_price, out=self._to_left)
             for near, far, target in doublings:
                 np.maximum(near, far, out=target)
-            # Without reach the window is the padded array itself, which is written anew above.
+            # With reach 0 the window is the padded array itself, which is written again above.
             windowed -= self._price
             np.maximum(windowed[0], windowed[1], out=value)
             value += reward[slot]
@@ -144,7 +145,7 @@ class _Recursion:
             yield slot
 
     def level(self) -> Floats:
-        """What was taken off the values so far, for each movement cost."""
+        """The sum of all shifts of the values so far, for each movement cost."""
         return np.array([math.fsum(taken) for taken in zip(*self._levels, strict=True)] or [0.0])
 
 
@@ -155,7 +156,7 @@ def _costs(config: Config, movement_costs: Sequence[float] | None) -> Floats:
 
 def _first_move(config: Config, costs: Floats) -> Floats:
     """The price of x_1 from x_0 for each cost and grid point; infinite out of reach."""
-    distance = np.abs(grid(config) - config.physical.x_0)
-    tolerance = 1e-9 * config.algorithm.grid_spacing
+    distance: Floats = np.abs(config.grid.points - config.physical.x_0)
+    tolerance = ON_GRID * config.algorithm.grid_spacing
     out_of_reach = np.where(distance <= config.physical.rho_max + tolerance, 0.0, np.inf)
     return np.multiply.outer(costs, distance) + out_of_reach

@@ -1,110 +1,136 @@
-"""Where a carriage is, was and will be: its motion as pieces of constant acceleration.
+"""A simulated carriage: where it is, was and will be.
 
-Unlike `Actuator`, which knows one motion at a time, it can be slowed down in mid-motion and asked
-about moments that have passed, as a radio does whose samples come late. One thread may move it
-while others ask.
+Its motion is a sequence of segments. It can brake and lose steps in the middle of a motion, and
+it answers for moments that have passed, because the samples of a radio arrive late. One thread
+may move it while others read its position.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import copysign, inf
 
-from macontrol.hal import StageDescription
-
-_KEPT_S = 10.0
+from macontrol.config.model.motion import Trapezoid
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Segment:
+    """Standstill at a position; the other segments move from there."""
+
     start_s: float
     position_mm: float
-    speed: float = 0.0
-    acceleration: float = 0.0
 
     def position_at(self, now: float) -> float:
-        elapsed = now - self.start_s
+        return self.position_mm
+
+    def speed_at(self, now: float) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Move(_Segment):
+    """A motion by a distance, with the sign of its direction."""
+
+    distance_mm: float
+    motion: Trapezoid
+    begin_s: float
+    """When the motion began; the segment may start later."""
+
+    def position_at(self, now: float) -> float:
+        covered = self.motion.covered(now - self.begin_s, abs(self.distance_mm))
+        return self.position_mm + copysign(covered, self.distance_mm)
+
+    def speed_at(self, now: float) -> float:
+        speed = self.motion.speed_after(now - self.begin_s, abs(self.distance_mm))
+        return copysign(speed, self.distance_mm)
+
+
+@dataclass(frozen=True, slots=True)
+class _Braking(_Segment):
+    """A constant deceleration; the next segment begins when the speed is 0."""
+
+    speed: float
+    acceleration: float
+    begin_s: float
+
+    def position_at(self, now: float) -> float:
+        elapsed = now - self.begin_s
         return self.position_mm + self.speed * elapsed + self.acceleration * elapsed**2 / 2
 
     def speed_at(self, now: float) -> float:
-        return self.speed + self.acceleration * (now - self.start_s)
+        return self.speed + self.acceleration * (now - self.begin_s)
 
 
 class Carriage:
     """One axis of motion. Positions in millimetres, times in seconds on any one clock."""
 
-    def __init__(self, position_mm: float) -> None:
-        self._pieces = [_Piece(-inf, position_mm)]
+    def __init__(self, position_mm: float, *, history_s: float = 10.0) -> None:
+        """Keep the motion of the last `history_s`."""
+        self._history_s = history_s
+        self._segments = [_Segment(-inf, position_mm)]
 
     @property
     def still_at(self) -> float:
-        """The moment from which it stands."""
-        return self._pieces[-1].start_s
+        """The moment from which the carriage stands still."""
+        return self._segments[-1].start_s
 
     def position_at(self, now: float) -> float:
-        """Where it is at a moment (mm)."""
-        piece = self._piece_at(now)
-        return piece.position_mm if piece.start_s == -inf else piece.position_at(now)
+        """The position at a moment (mm)."""
+        return self._segment_at(now).position_at(now)
 
     def speed_at(self, now: float) -> float:
-        """How fast it is at a moment (mm/s), with the sign of its direction."""
-        piece = self._piece_at(now)
-        return 0.0 if piece.start_s == -inf else piece.speed_at(now)
+        """The speed at a moment (mm/s), with the sign of its direction."""
+        return self._segment_at(now).speed_at(now)
 
-    def move(self, target_mm: float, begin_s: float, stage: StageDescription) -> None:
-        """Set out from a stand for a position."""
-        start = self.position_at(begin_s)
-        distance = abs(target_mm - start)
-        if distance == 0:
+    def move(self, target_mm: float, begin_s: float, motion: Trapezoid) -> None:
+        """Start a motion from standstill to a position."""
+        start_mm = self.position_at(begin_s)
+        distance_mm = target_mm - start_mm
+        if distance_mm == 0:
             return
-        total = stage.motion_time_s(distance)
-        rate = stage.acceleration_mm_per_s2
-        ramp = 0.0 if rate == inf else min(stage.speed_mm_per_s / rate, total / 2)
-        sign = copysign(1.0, target_mm - start)
-        top = sign * (stage.speed_mm_per_s if rate == inf else rate * ramp)
-        pieces = [_Piece(begin_s + ramp, start + top * ramp / 2, top)]
-        if ramp > 0:
-            braking = begin_s + total - ramp
-            pieces.insert(0, _Piece(begin_s, start, 0.0, sign * rate))
-            pieces.append(_Piece(braking, target_mm - top * ramp / 2, top, -sign * rate))
-        self._go_on_with(begin_s, *pieces, _Piece(begin_s + total, target_mm))
+        end_s = begin_s + motion.time_s(abs(distance_mm))
+        self._continue_with(
+            begin_s,
+            _Move(begin_s, start_mm, distance_mm, motion, begin_s),
+            _Segment(end_s, target_mm),
+        )
 
     def brake(self, now: float, acceleration: float) -> None:
-        """Decelerate to a stand from a moment on."""
+        """Decelerate to standstill from a moment on."""
         position, speed = self.position_at(now), self.speed_at(now)
         if speed == 0 or acceleration == inf:
             self.put(position, now)
             return
         time = abs(speed) / acceleration
-        self._go_on_with(
+        self._continue_with(
             now,
-            _Piece(now, position, speed, -copysign(acceleration, speed)),
-            _Piece(now + time, position + speed * time / 2),
+            _Braking(now, position, speed, -copysign(acceleration, speed), now),
+            _Segment(now + time, position + speed * time / 2),
         )
 
     def put(self, position_mm: float, now: float) -> None:
-        """Stand at a position from a moment on, however it got there."""
-        self._go_on_with(now, _Piece(now, position_mm))
+        """Stand still at a position from a moment on."""
+        self._continue_with(now, _Segment(now, position_mm))
 
     def shift(self, by_mm: float, now: float) -> None:
-        """Be elsewhere from a moment on, in the midst of a motion: steps are lost."""
-        here, rate = self.position_at(now), self._piece_at(now).acceleration
-        coming = [
-            _Piece(piece.start_s, piece.position_mm + by_mm, piece.speed, piece.acceleration)
-            for piece in self._pieces
-            if piece.start_s > now
+        """Lose steps: all positions from a moment on are shifted, also within a motion."""
+        current = replace(self._segment_at(now), start_s=now)
+        later = [segment for segment in self._segments if segment.start_s > now]
+        shifted = [
+            replace(segment, position_mm=segment.position_mm + by_mm)
+            for segment in (current, *later)
         ]
-        self._go_on_with(now, _Piece(now, here + by_mm, self.speed_at(now), rate), *coming)
+        self._continue_with(now, *shifted)
 
-    def _piece_at(self, now: float) -> _Piece:
-        pieces = self._pieces  # another thread may be about to replace them
-        index = bisect_right(pieces, now, key=lambda piece: piece.start_s) - 1
-        return pieces[max(index, 0)]
+    def _segment_at(self, now: float) -> _Segment:
+        segments = self._segments  # another thread may replace the list
+        index = bisect_right(segments, now, key=lambda segment: segment.start_s) - 1
+        return segments[max(index, 0)]
 
-    def _go_on_with(self, now: float, *coming: _Piece) -> None:
-        """Replace what was to come after a moment, and forget what is long past."""
-        past = [piece for piece in self._pieces if piece.start_s <= now]
-        while len(past) > 1 and past[1].start_s < now - _KEPT_S:
+    def _continue_with(self, now: float, *coming: _Segment) -> None:
+        """Replace the segments after a moment, and forget old ones."""
+        past = [segment for segment in self._segments if segment.start_s <= now]
+        while len(past) > 1 and past[1].start_s < now - self._history_s:
             past.pop(0)
-        self._pieces = [*past, *coming]
+        self._segments = [*past, *coming]

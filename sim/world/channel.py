@@ -1,12 +1,12 @@
 """The multipath channel and its reward (eqs. multipath, reward): at a position, and on the grid.
 
-A live loop asks for the reward where the antenna stands: that is the plain sum over sub-rays. A
-campaign asks for the whole map of a realization. There the Jacobi–Anger expansion
+A live loop needs the reward at one position: the plain sum over sub-rays. A reward map needs all
+positions of the grid in every slot. For a map the Jacobi–Anger expansion
 
     exp(j z cos θ) = Σ_k (2 − δ_k0) j^k J_k(z) cos kθ,   z = 2πx,
 
-separates position from angle, the sub-rays of a path collapse into one complex number per order,
-and a map is a real matrix product.
+separates position from angle: the sub-rays of a path become one complex number per order, and a
+map becomes a real matrix product.
 """
 
 from __future__ import annotations
@@ -19,25 +19,23 @@ from numpy.typing import NDArray
 from scipy.special import jv
 
 from macontrol.config import Config
+from macontrol.config.model.grid import Grid
+from macontrol.config.model.reward import reward_of, rewards_of
+from macontrol.config.model.units import amplitude_from_db
 from macontrol.sim.world.drift import Drift, Geometry, Streams
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 BLOCK_SLOTS = 128
-"""Slots that are computed together: large enough to be fast, small enough for the cache."""
+"""Slots per block of computation: large enough to be fast, small enough for the cache."""
 
 NEGLIGIBLE = 1e-17
-"""A Bessel function below this ends the expansion; the orders after it fall even faster."""
-
-
-def grid(config: Config) -> Floats:
-    """The grid positions in wavelengths, both ends of the rail included."""
-    return np.linspace(0.0, config.physical.region_length, config.grid_size)
+"""The expansion ends at the first order whose Bessel function is below this."""
 
 
 def is_blocked(config: Config) -> bool:
-    """Whether an obstacle attenuates the line of sight somewhere."""
+    """Whether an obstacle attenuates the line of sight."""
     return config.channel.scenario == "blocked" and config.channel.blockage_db > 0
 
 
@@ -53,10 +51,10 @@ def blockage_amplitude(config: Config, position: Floats, shadow: Floats) -> Floa
 
 
 class Channel:
-    """The channel of one realization as a live loop meets it: slot by slot, where asked.
+    """The channel of one realization for a live loop: slot by slot, at any position.
 
-    It stands at slot 0, the frozen snapshot that the survey sees, until it is advanced. For the
-    same seed it agrees with `reward_rows` and with the noise of `simulate_map`.
+    It starts at slot 0, the frozen snapshot that the survey sees. For the same seed it agrees
+    with `reward_rows` and with the noise of `simulate_map`.
     """
 
     def __init__(self, config: Config, seed: int) -> None:
@@ -75,7 +73,7 @@ class Channel:
 
     @property
     def slot(self) -> int:
-        """The slot the channel stands at."""
+        """The current slot of the channel."""
         return self._slot
 
     @property
@@ -84,7 +82,7 @@ class Channel:
         return float(self._ahead_noise[self._row])
 
     def advance(self, slots: int = 1) -> None:
-        """Let the geometry drift on by so many slots."""
+        """Let the geometry drift by a number of slots."""
         for _ in range(slots):
             self._row += 1
             if self._row == len(self._ahead.shadow):
@@ -97,7 +95,7 @@ class Channel:
         self._set_rays()
 
     def field(self, position: float) -> complex:
-        """h_t(x) of eq. (multipath), with the line of sight attenuated where it is blocked."""
+        """h_t(x) of eq. (multipath), with the line of sight attenuated in the shadow."""
         rays = np.exp(self._phase * position)
         rays *= self._weight
         scattered = complex(rays[self._rays :].sum())
@@ -117,12 +115,12 @@ class Channel:
         """g_t(x) of eq. (reward), without noise."""
         h = self.field(position)
         power = h.real * h.real + h.imag * h.imag
-        return self._share * math.log2(1.0 + self._snr * power)
+        return reward_of(self._share, self._snr * power)
 
     def rewards(self, positions: Floats) -> Floats:
         """g_t(x) at several positions, without noise."""
         h = self.fields(positions)
-        return np.asarray(self._share * np.log2(1.0 + self._snr * (h.real**2 + h.imag**2)))
+        return rewards_of(self._share, self._snr * (h.real**2 + h.imag**2))
 
     def _set_rays(self) -> None:
         """Phase per wavelength and weight of every sub-ray of the slot, path after path."""
@@ -140,13 +138,14 @@ class Channel:
         depth = (position - float(self._ahead.shadow[self._row])) / channel.shadow_edge
         width = self._config.shadow_extent / channel.shadow_edge
         window = 0.5 * (math.tanh(depth) - math.tanh(depth - width))
-        return float(10.0 ** (-channel.blockage_db * window / 20.0))
+        return amplitude_from_db(-channel.blockage_db * window)
 
 
 def reward_rows(config: Config, seed: int, slots: int) -> Floats:
-    """g_t over the grid for t = 1 … slots, one row a slot, without noise.
+    """g_t over the grid for t = 1 … slots, one row per slot, without noise.
 
-    Every block is computed at full size, so a shorter map is the beginning of a longer one.
+    Every block is computed at full size, so that a shorter map is the beginning of a longer one,
+    to the bit.
     """
     drift = Drift(config, seed)
     geometry = drift.take(slots)
@@ -162,15 +161,19 @@ def reward_rows(config: Config, seed: int, slots: int) -> Floats:
     return np.repeat(rows, np.diff([*first, slots]), axis=0)
 
 
-def survey_rewards(config: Config, seed: int) -> Floats:
-    """What the survey sees there: g_0, the snapshot before slot 1, with observation noise."""
-    noise = Streams.from_seed(seed).survey_noise.standard_normal(config.survey.samples)
-    exact = Channel(config, seed).rewards(np.array(config.survey_positions))
-    return exact + config.noise_std * noise
+def survey_rewards(config: Config, seed: int, positions: Floats | None = None) -> Floats:
+    """The survey of the paper: g_0 at some positions (wavelengths), with observation noise."""
+    at = np.array(config.survey_positions) if positions is None else positions
+    return Channel(config, seed).rewards(at) + survey_noise(config, seed, len(at))
+
+
+def survey_noise(config: Config, seed: int, samples: int) -> Floats:
+    """The observation noise of the samples of a survey."""
+    return config.noise_std * Streams.from_seed(seed).survey_noise.standard_normal(samples)
 
 
 def _first_of_equals(geometry: Geometry) -> NDArray[np.intp]:
-    """The rows at which the geometry differs from the row before, the first one included."""
+    """The rows at which the geometry differs from the row before; row 0 is one of them."""
     differs = np.any(np.diff(geometry.angle, axis=0) != 0, axis=1)
     differs |= np.any(np.diff(geometry.gain, axis=0) != 0, axis=1)
     differs |= np.diff(geometry.shadow) != 0
@@ -182,8 +185,8 @@ class _Expansion:
 
     def __init__(self, config: Config, sub_ray_offset: Floats, turn: Complexes | None) -> None:
         self._config = config
-        self._grid = grid(config)
-        self._order, self._basis = _basis(config.physical.region_length, config.grid_size)
+        self._points = config.grid.points
+        self._order, self._basis = _basis(config.grid)
         self._evens = (len(self._order) + 1) // 2
         # Aligned: (1/R) Σ_j cos k(θ + δ_j) = |m_k| cos(kθ + arg m_k), m_k = (1/R) Σ_j exp(jkδ_j).
         # Turned by u_j: (1/R) Σ_j u_j cos k(θ + δ_j) = a_k cos kθ − b_k sin kθ, with the complex
@@ -204,7 +207,7 @@ class _Expansion:
         work = (np.empty(size), np.empty(size), np.empty(size))
         for begin in range(0, len(rows), BLOCK_SLOTS):
             length = min(BLOCK_SLOTS, len(rows) - begin)
-            # The last block is filled up with its last row: see `reward_rows`.
+            # The last row pads the last block: see `reward_rows`.
             pick = np.minimum(np.arange(begin, begin + BLOCK_SLOTS), len(rows) - 1)
             block = Geometry(geometry.angle[pick], geometry.gain[pick], geometry.shadow[pick])
             rows[begin : begin + length] = self._block(block, *work)[:length]
@@ -221,13 +224,10 @@ class _Expansion:
         imag *= imag
         real += imag
         real *= config.reward.snr
-        real += 1.0
-        np.log2(real, out=real)
-        real *= config.physical.transmission_share
-        return real
+        return rewards_of(config.physical.transmission_share, real, out=real)
 
     def _aligned_response(self, angle: Floats) -> Floats:
-        """The weight of every order of every path at unit gain: real for aligned sub-rays."""
+        """The weight of each order of each path at unit gain; real for aligned sub-rays."""
         cosine = np.multiply.outer(angle, self._order)
         cosine += self._mean_phase
         np.cos(cosine, out=cosine)
@@ -235,7 +235,7 @@ class _Expansion:
         return cosine
 
     def _turned_response(self, angle: Floats) -> Complexes:
-        """The same for sub-rays of random phases: complex."""
+        """The same for sub-rays of random phases, where it is complex."""
         phase = np.multiply.outer(angle, self._order)
         return np.asarray(np.cos(phase) * self._mean_cosine - np.sin(phase) * self._mean_sine)
 
@@ -247,12 +247,12 @@ class _Expansion:
         if not is_blocked(config):
             self._sum_paths(geometry.gain, response, real, imag)
             return
-        # |h| does not change when all paths turn together: the line of sight becomes real.
+        # A common phase of all paths does not change |h|: make the line of sight real.
         gain = geometry.gain
         size = np.abs(gain[:, :1])
         turn = np.divide(gain[:, :1].conj(), size, out=np.ones_like(gain[:, :1]), where=size > 0)
         self._sum_paths(gain[:, 1:] * turn, response[:, 1:], real, imag)
-        factor = blockage_amplitude(config, self._grid, geometry.shadow[:, np.newaxis])
+        factor = blockage_amplitude(config, self._points, geometry.shadow[:, np.newaxis])
         sight = size * response[:, 0]
         for part, orders in ((real, slice(None, evens)), (imag, slice(evens, None))):
             np.matmul(sight[:, orders], basis[orders], out=path)
@@ -267,7 +267,7 @@ class _Expansion:
             self._sum_paths(geometry.gain, response, real, imag)
             return
         self._sum_paths(geometry.gain[:, :1], response[:, :1], real, imag)
-        factor = blockage_amplitude(self._config, self._grid, geometry.shadow[:, np.newaxis])
+        factor = blockage_amplitude(self._config, self._points, geometry.shadow[:, np.newaxis])
         scattered = self._parts(geometry.gain[:, 1:], response[:, 1:])
         for sight, rest in zip((real, imag), scattered, strict=True):
             sight *= factor
@@ -281,7 +281,7 @@ class _Expansion:
             np.matmul(part, self._basis, out=out)
 
     def _parts(self, gain: Complexes, response: Floats | Complexes) -> tuple[Floats, Floats]:
-        """The paths' summed weight of every order in Re h and in Im h: odd orders are times j."""
+        """The weight of each order in Re h and in Im h, summed over paths; odd orders have a j."""
         evens = self._evens
         weight = np.einsum("tl,tlk->tk", gain, response)
         return (
@@ -291,16 +291,16 @@ class _Expansion:
 
 
 @lru_cache(maxsize=2)
-def _basis(length: float, points: int) -> tuple[NDArray[np.int_], Floats]:
+def _basis(grid: Grid) -> tuple[NDArray[np.int_], Floats]:
     """The orders of the expansion, even ones first, and (2 − δ_k0) j^k J_k(2πx) for each.
 
-    Odd orders lack one factor j, which decides the part of h they go to: what is left is real.
-    Realizations share the basis, and Bessel functions are slow, so the last ones are kept.
+    Odd orders lack one factor j, which `_parts` accounts for, so that the basis is real. Bessel
+    functions are slow and realizations share the basis, so the last results are cached.
     """
-    order = np.arange(_order_count(2 * math.pi * length))
+    order = np.arange(_order_count(2 * math.pi * grid.length))
     order = np.concatenate((order[0::2], order[1::2]))
     factor = np.where(order // 2 % 2 == 0, 1.0, -1.0) * np.where(order == 0, 1.0, 2.0)
-    z = 2 * math.pi * np.linspace(0.0, length, points)
+    z = 2 * math.pi * grid.points
     basis: Floats = factor[:, np.newaxis] * jv(order[:, np.newaxis], z)
     for array in (order, basis):
         array.setflags(write=False)
@@ -308,7 +308,7 @@ def _basis(length: float, points: int) -> tuple[NDArray[np.int_], Floats]:
 
 
 def _order_count(z_max: float) -> int:
-    """How many orders the expansion needs: J_k(z) falls in k once k > z, and faster and faster."""
+    """The number of orders of the expansion: for k > z, J_k(z) falls ever faster in k."""
     order = math.ceil(z_max)
     while jv(order, z_max) > NEGLIGIBLE:
         order += 1

@@ -21,7 +21,7 @@ from macontrol.controller.runtime.approach import Approach
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.hal import Arrival, Measurement
-from macontrol.sim.world.actuator import describe
+from macontrol.sim.bench.simulated import describe
 from support.scripted_bench import Kept, ScriptedClock, ScriptedPolicy, ScriptedProbe, ScriptedStage
 from support.watched_stage import WatchedStage
 

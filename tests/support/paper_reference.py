@@ -52,7 +52,8 @@ def covariance(kernel: config_schema.Kernel) -> Covariance:
         return squared_exponential(lag, kernel.se_length)
 
     def const_se(lag: Array) -> Array:
-        return 1 / 4 + 3 / 4 * squared_exponential(lag, kernel.se_length)
+        # The paper: σ_f²/4 + 3k_SE/4, with the weight 1/4 that the other kernels have too.
+        return constant + (1 - constant) * squared_exponential(lag, kernel.se_length)
 
     return {
         "physics": physics,

@@ -21,7 +21,7 @@ from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.hal import Arrival, Measurement, StageDescription
-from macontrol.sim.world.actuator import describe
+from macontrol.sim.bench.simulated import describe
 
 MoveScript = Callable[["ScriptedStage", float, float], Arrival | None]
 CollectScript = Callable[["ScriptedProbe", list[Measurement]], Sequence[Measurement]]

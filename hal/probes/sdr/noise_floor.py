@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot, nan, sqrt
 
+from macontrol.config.model.units import from_db, to_db
 from macontrol.hal.probe import NO_SIGNAL, TONE_LOST, Measurement
-from macontrol.hal.probes.sdr.power import DB_PER_NEPER, PowerReading, rate_reward, to_db
+from macontrol.hal.probes.sdr.power import DB_PER_NEPER, PowerReading, rate_reward
 
 # A reading is above the floor if it exceeds it by this many standard deviations.
 _SIGMAS = 5.0
@@ -40,7 +41,7 @@ class NoiseFloor:
 
 def given_floor(dbfs: float) -> NoiseFloor:
     """A floor that is known, and not measured here."""
-    return NoiseFloor(10.0 ** (dbfs / 10.0), 0.0, nan)
+    return NoiseFloor(from_db(dbfs), 0.0, nan)
 
 
 def mean_floor(readings: Sequence[PowerReading], measured_at_s: float) -> NoiseFloor:
@@ -68,7 +69,7 @@ def is_elsewhere(reading: PowerReading, floor: NoiseFloor, drift_db: float) -> b
 
 def _doubt(reading: PowerReading, floor: NoiseFloor, drift_db: float) -> float:
     """doubt_db as a share of the floor."""
-    return float(10.0 ** (floor.doubt_db(reading.noise_sigma_db, drift_db) / 10.0) - 1.0)
+    return from_db(floor.doubt_db(reading.noise_sigma_db, drift_db)) - 1.0
 
 
 def implausible_rise(found: NoiseFloor, previous: NoiseFloor, drift_db: float) -> str | None:

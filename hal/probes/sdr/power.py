@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, log, log2, log10, nan, sqrt
+from math import inf, log, nan, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.model.reward import reward_of
+from macontrol.config.model.units import to_db
 from macontrol.hal.probes.sdr.ring import Samples
 
 DB_PER_NEPER = 10.0 / log(10.0)
@@ -44,11 +46,6 @@ class PowerReading:
     @property
     def dbfs(self) -> float:
         return to_db(self.power)
-
-
-def to_db(power: float) -> float:
-    """A power ratio in dB; −inf for none."""
-    return 10.0 * log10(power) if power > 0 else -inf
 
 
 def to_complex(samples: Samples) -> npt.NDArray[np.complex64]:
@@ -156,6 +153,6 @@ def rate_reward(
     1 + SNR = P/N, so the derivative with respect to ln P is share/ln 2, and with respect to ln N
     its negative. Where P falls below N the reward is 0, and as unsure as it is at P = N.
     """
-    reward = transmission_share * log2(1.0 + snr(power, noise))
+    reward = reward_of(transmission_share, snr(power, noise))
     relative = sqrt(power_sigma_db**2 + noise_sigma_db**2) / DB_PER_NEPER
     return reward, transmission_share / log(2.0) * relative

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.units import to_db
 from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import FLOOR_IS_MEASURED, Measurement
@@ -37,7 +38,7 @@ from macontrol.hal.probes.sdr.noise_floor import (
     mean_floor,
     measurement_of,
 )
-from macontrol.hal.probes.sdr.power import PowerReading, to_db, tone, wideband
+from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
 from macontrol.hal.probes.sdr.ring import IQRing, Samples
 
 # Back-off between attempts to reopen a stream; it starts anew after a stream that worked a while.

@@ -8,24 +8,11 @@ from __future__ import annotations
 
 from math import inf
 
-from macontrol.hal import StageDescription
+from macontrol.config.model.motion import Trapezoid
 from macontrol.sim.world.carriage import Carriage
 
 _OVERRUN_MM = 1.0
 """How far beyond both ends of its travel the carriage meets something hard."""
-
-
-def profile(speed_mm_per_s: float, acceleration_mm_per_s2: float) -> StageDescription:
-    """How a carriage moves."""
-    return StageDescription(
-        name="virtual",
-        travel_mm=inf,
-        step_mm=0.0,
-        speed_mm_per_s=speed_mm_per_s,
-        acceleration_mm_per_s2=acceleration_mm_per_s2,
-        latency_s=0.0,
-        settling_s=0.0,
-    )
 
 
 class CountedAxis:
@@ -37,15 +24,17 @@ class CountedAxis:
         self.is_stuck = False
 
     def move(
-        self, target_mm: float, begin_s: float, how: StageDescription, ends_mm: tuple[float, float]
+        self, target_mm: float, begin_s: float, motion: Trapezoid, ends_mm: tuple[float, float]
     ) -> None:
         """Count to a position from a stand, and move as much, as far as there is rail."""
         before = self.counted.position_at(begin_s)
-        self.counted.move(target_mm, begin_s, how)
+        self.counted.move(target_mm, begin_s, motion)
         if not self.is_stuck:
             low, high = ends_mm
             reached = self.true.position_at(begin_s) + target_mm - before
-            self.true.move(min(max(reached, low - _OVERRUN_MM), high + _OVERRUN_MM), begin_s, how)
+            self.true.move(
+                min(max(reached, low - _OVERRUN_MM), high + _OVERRUN_MM), begin_s, motion
+            )
 
     def brake(self, now: float, acceleration: float = inf) -> None:
         """Decelerate to a stand, or stand at once."""

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 
-from macontrol.hal import Clock, StageDescription
-from macontrol.sim.bench.boards.axis import CountedAxis, profile
+from macontrol.config.model.motion import Trapezoid
+from macontrol.hal import Clock
+from macontrol.sim.bench.boards.axis import CountedAxis
 from macontrol.sim.bench.boards.device import VirtualDevice
 
 DEFAULT_SETTINGS: dict[str, float] = {
@@ -271,7 +272,7 @@ class VirtualZaber(VirtualDevice):
     def _move(self, to_mm: float, speed_data: float = 0, acceleration: float | None = None) -> None:
         begin = self._make_way()
         speed = (speed_data or self.settings["maxspeed"]) / _SPEED_UNIT * self._microstep_mm
-        self._set_out(to_mm, begin, profile(speed, self._acceleration(acceleration)))
+        self._set_out(to_mm, begin, Trapezoid(speed, self._acceleration(acceleration)))
 
     def _home(self) -> None:
         """Move by as much as the carriage truly is away from 0."""
@@ -280,7 +281,7 @@ class VirtualZaber(VirtualDevice):
         here, true = self._axis.counted.position_at(begin), self._axis.true.position_at(begin)
         self._homing = True
         self.is_newly_opened = False
-        self._set_out(here - true, begin, profile(speed, self._acceleration()))
+        self._set_out(here - true, begin, Trapezoid(speed, self._acceleration()))
 
     def _make_way(self) -> float:
         """Come to a stand if it moves, and say when that is."""
@@ -291,11 +292,11 @@ class VirtualZaber(VirtualDevice):
         self._homing = False
         return max(now, self._axis.counted.still_at)
 
-    def _set_out(self, to_mm: float, begin: float, how: StageDescription) -> None:
+    def _set_out(self, to_mm: float, begin: float, motion: Trapezoid) -> None:
         self._moving = True
         self._flags -= {"FS"}
         rail_mm = self.settings["limit.max"] * self._microstep_mm
-        self._axis.move(to_mm, begin, how, (0.0, rail_mm))
+        self._axis.move(to_mm, begin, motion, (0.0, rail_mm))
         if self._axis.is_stuck:
             self._stop_stalled()
 

@@ -103,14 +103,14 @@ class World:
     def __init__(self, config: Config, *, seed: int, slots: int) -> None:
         simulated = simulate_map(config, seed, slots)
         self.survey = Survey(simulated.survey_position, simulated.survey_reward)
-        self._points = config.grid.points
+        self._grid = config.grid
         self._reward = simulated.reward
         self._noise = simulated.noise
 
     def observe(self, slot: int, position: float) -> float:
         """r_t at a position."""
         t = slot % len(self._noise)
-        return float(np.interp(position, self._points, self._reward[t]) + self._noise[t])
+        return self._grid.interpolate(self._reward[t], position) + float(self._noise[t])
 
 
 class Player:

@@ -28,7 +28,7 @@ from macontrol.commands.shared_arguments import (
     bench_config_from,
 )
 from macontrol.config import Config, overrides_without_effect
-from macontrol.config.checks.measuring import interval_s, measured_s, shortcoming
+from macontrol.config.checks.measuring import measured_s, shortcoming
 from macontrol.config.checks.rf_plan import describe_plan, has_radio
 from macontrol.config.model.errors import ConfigError, HardwareError
 from macontrol.controller.policies.direct import DirectPosterior
@@ -157,7 +157,7 @@ def _is_direct(policy: Policy) -> bool:
 
 def _measured(config: Config) -> str:
     """The measured part of a slot; a radio leaves out the guards and the lead."""
-    interval = f"{interval_s(config) * 1e3:.3g}"
+    interval = f"{config.slot_timing.measure_s * 1e3:.3g}"
     if not has_radio(config.probe):
         return f"{interval} to measure"
     return f"{max(measured_s(config), 0.0) * 1e3:.3g} of {interval} measured"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, log10, nan
+from math import inf, nan
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.config.model.reward import snr_of
+from macontrol.config.model.units import to_db
 from macontrol.controller.policies.moveucb import Posterior
 from macontrol.controller.policies.policy import Policy
 from macontrol.controller.runtime.loop import SlotLoop
@@ -104,7 +106,7 @@ class RunFacts:
 def snr_db(reward: float, transmission_share: float) -> float:
     """The SNR in dB of a reward (1 − T_a/T_s)·log2(1 + SNR)."""
     try:
-        snr = 2.0 ** (reward / transmission_share) - 1.0
+        snr = snr_of(transmission_share, reward)
     except OverflowError:
         return inf
-    return 10.0 * log10(snr) if snr > 0 else nan
+    return to_db(snr) if snr > 0 else nan

@@ -13,7 +13,6 @@ import pytest
 
 from macontrol.bench_plan import check_plan, check_stage
 from macontrol.config import Config, load_config
-from macontrol.config.checks.measuring import interval_s
 from macontrol.config.model.errors import ConfigError, SlotTooShortError, StageError
 from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.clock import VirtualClock
@@ -29,7 +28,7 @@ from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.virtual import GUIDE_SETTINGS, VirtualBench
 from support.suggestions import suggestions
 
-GUIDE = Path(__file__).parents[3] / "docs" / "bench-guide.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "build-a-bench.md"
 RAIL = StageDescription(
     name="rail",
     travel_mm=296.0,
@@ -250,7 +249,7 @@ class TestDoctor:
         slower = load_config(preset=preset, assignments=applied)
         assert self.findings(slower, latency_s)[0].verdict == "pass"
         assert slower.physical.rho_max == config.physical.rho_max
-        assert interval_s(slower) >= interval_s(config) * (1 - 1e-9)
+        assert slower.slot_timing.measure_s >= config.slot_timing.measure_s * (1 - 1e-9)
 
 
 class TestMeasuring:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from macontrol.config import Config
-from macontrol.config.model.grid import Grid
+from macontrol.config.model.grid import Grid, are_apart
 
 
 def test_it_holds_both_ends_of_the_rail(paper: Config) -> None:
@@ -75,3 +75,17 @@ def test_a_hundred_strokes_cross_the_rail_without_leaving_the_grid() -> None:
         x = grid.advance(x, 6.0, 0.06)
         assert x in grid.points
     assert x == 6.0
+
+
+def test_a_row_is_interpolated_between_grid_points() -> None:
+    grid, row = Grid(2.0, 3), np.array([1.0, 3.0, 2.0])
+    positions = [0.0, 0.25, 1.0 + 1e-10, 1.5, 2.0]
+    assert [grid.interpolate(row, x) for x in positions] == [1.0, 1.5, 3.0, 2.5, 2.0]
+
+
+def test_positions_are_apart_beyond_rounding() -> None:
+    assert not are_apart(0.1 + 0.2, 0.3)
+    assert not are_apart(1.0, 1.0 + 0.9e-9)
+    assert are_apart(1.0, 1.0 + 1.1e-9)
+    found = are_apart(np.array([1.0, 2.0]), np.array([1.0, 2.01]))
+    assert found.tolist() == [False, True]

@@ -8,7 +8,7 @@ import pytest
 
 from macontrol.cli import main
 from macontrol.config import Config, load_config
-from macontrol.config.checks.measuring import interval_s, lead_fix, measured_s, shortcoming
+from macontrol.config.checks.measuring import lead_fix, measured_s, shortcoming
 from support.suggestions import suggestions
 
 LAB = load_config(preset="lab-2g4-grbl")
@@ -23,8 +23,8 @@ def test_the_guards_and_the_lead_are_left_out_of_the_interval() -> None:
         preset="paper",
         assignments=["physical.slot_duration_s=0.25", "physical.actuation_time_s=0.11"],
     )
-    assert interval_s(config) == pytest.approx(0.25 * (1 - 0.1 - 0.02) - 0.11)
-    assert measured_s(config) == pytest.approx(interval_s(config) - 2 * 0.005)
+    assert config.slot_timing.measure_s == pytest.approx(0.25 * (1 - 0.1 - 0.02) - 0.11)
+    assert measured_s(config) == pytest.approx(config.slot_timing.measure_s - 2 * 0.005)
     assert measured_s(lab(physical__slot_duration_s=100.0)) == 1.0
     assert measured_s(load_config()) < 0, "the paper's slots are not for a radio"
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from macontrol.sim.bench.boards.axis import CountedAxis, profile
+from macontrol.config.model.motion import Trapezoid
+from macontrol.sim.bench.boards.axis import CountedAxis
 
 LONGEST_QUEUE = 15
 _FIRST_STEP_S = 0.002
@@ -121,8 +122,8 @@ class PlannedAxis(CountedAxis):
 
     def _append(self, block: _Block, now: float) -> None:
         begin = max(now + _FIRST_STEP_S, self.counted.still_at)
-        how = profile(block.speed_mm_per_s, self._settings[120])
-        self.move(block.target_mm, begin, how, (-self._settings[130], 0.0))
+        motion = Trapezoid(block.speed_mm_per_s, self._settings[120])
+        self.move(block.target_mm, begin, motion, (-self._settings[130], 0.0))
         block.ends_s = self.counted.still_at
         self._blocks.append(block)
 
@@ -150,5 +151,5 @@ class PlannedAxis(CountedAxis):
         """Move the carriage, at one speed and uncounted."""
         way = abs(target_mm - self.true.position_at(now))
         if way > 0 and time_s > 0 and not self.is_stuck:
-            self.true.move(target_mm, now, profile(way / time_s, inf))
+            self.true.move(target_mm, now, Trapezoid(way / time_s, inf))
         return time_s

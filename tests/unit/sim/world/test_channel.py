@@ -12,7 +12,6 @@ from macontrol.config import Config, load_config
 from macontrol.sim.world.channel import (
     Channel,
     blockage_amplitude,
-    grid,
     reward_rows,
     survey_rewards,
 )
@@ -76,7 +75,7 @@ def test_map_and_live_reward_are_the_sum_over_sub_rays(
     )
     rows = reward_rows(config, SEED, 300)
     drift = Drift(config, SEED)
-    geometry, positions = drift.take(300), grid(config)
+    geometry, positions = drift.take(300), config.grid.points
     channel = Channel(config, SEED)
     for slot in (1, 2, 128, 129, 300):
         channel.advance(slot - channel.slot)
@@ -122,14 +121,14 @@ def test_expansion_holds_on_a_long_rail(paper: Config) -> None:
     rows = reward_rows(config, SEED, 3)
     channel = Channel(config, SEED)
     channel.advance(3)
-    np.testing.assert_allclose(channel.rewards(grid(config)), rows[2], atol=1e-11)
+    np.testing.assert_allclose(channel.rewards(config.grid.points), rows[2], atol=1e-11)
 
 
 def test_survey_sees_the_snapshot_before_the_first_slot(paper: Config) -> None:
     positions, seen = np.array(paper.survey_positions), survey_rewards(paper, SEED)
     assert len(positions) == len(seen) == paper.survey.samples
     assert (positions[0], positions[-1]) == (0.0, paper.physical.region_length)
-    assert np.isin(positions, grid(paper)).all()
+    assert np.isin(positions, paper.grid.points).all()
     assert np.ptp(np.diff(positions)) < 1.01 * paper.algorithm.grid_spacing
     start = Drift(paper, SEED)
     exact = [naive_reward(paper, start.start, start.sub_ray_offset, 0, x) for x in positions]
@@ -339,5 +338,5 @@ def test_a_single_path_may_be_blocked(paper: Config) -> None:
     channel = Channel(config, SEED)
     channel.advance()
     rows = reward_rows(config, SEED, 1)
-    np.testing.assert_allclose(channel.rewards(grid(config)), rows[0], atol=1e-11)
+    np.testing.assert_allclose(channel.rewards(config.grid.points), rows[0], atol=1e-11)
     assert channel.reward(3.0) == pytest.approx(rows[0, 300], abs=1e-11)

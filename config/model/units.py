@@ -1,0 +1,30 @@
+"""Conversions of units: wavelengths and millimetres, ratios and decibels.
+
+Positions are in wavelengths in the controller and in millimetres at a stage.
+"""
+
+from __future__ import annotations
+
+from math import inf, log10
+
+SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
+
+
+def wavelength_mm(frequency_hz: float) -> float:
+    """The wavelength of a carrier in millimetres."""
+    return SPEED_OF_LIGHT_M_PER_S / frequency_hz * 1e3
+
+
+def from_db(decibels: float) -> float:
+    """A ratio of powers from decibels."""
+    return float(10.0 ** (decibels / 10.0))
+
+
+def to_db(power_ratio: float) -> float:
+    """A ratio of powers in decibels; −inf for no power."""
+    return 10.0 * log10(power_ratio) if power_ratio > 0 else -inf
+
+
+def amplitude_from_db(decibels: float) -> float:
+    """A ratio of amplitudes from decibels."""
+    return float(10.0 ** (decibels / 20.0))
