@@ -101,9 +101,7 @@ class TestHostile:
         ],
         ids=["key", "table", "inline", "quoted"],
     )
-    def test_a_key_of_thousands_of_parts(
-        self, tmp_path: Path, text: str
-    ) -> None:
+    def test_a_key_of_thousands_of_parts(self, tmp_path: Path, text: str) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert "line 1 has " in refusal(tmp_path, text)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
