@@ -44,7 +44,7 @@ class Collected:
     @property
     def lines(self) -> list[dict[str, Any]]:
         def refuse(constant: str) -> None:
-            raise ValueError(f"{constant} is no JSON")
+            raise ValueError(f"{constant} is not JSON")
 
         return [json.loads(line, parse_constant=refuse) for line in self.text.splitlines()]
 
