@@ -82,22 +82,24 @@ def balanced_margin(*, c_0: float, surface_movement: float, horizon: int) -> flo
 
 
 class SurfaceMeter:
-    """Sums up S_T = Σ sup|F_{t+1} − F_t|, the movement of the acquisition surface (Lemma 2)."""
+    """Sum S_T = Σ sup|F_{t+1} − F_t|, the movement of the acquisition surface (Lemma 2)."""
 
     def __init__(self) -> None:
         self.movement = 0.0
         self._last: Array | None = None
         self._difference: Array | None = None
 
-    def update(self, surface: Array) -> None:
-        """Take in the surface of the next slot."""
+    def update(self, surface: Array) -> float:
+        """Add the surface of the next slot; return its movement since the previous slot."""
         if self._last is None or self._difference is None:
             self._last, self._difference = surface.copy(), np.empty_like(surface)
-            return
+            return 0.0
         np.subtract(surface, self._last, out=self._difference)
         np.abs(self._difference, out=self._difference)
-        self.movement += float(self._difference.max())
+        moved = float(self._difference.max())
+        self.movement += moved
         np.copyto(self._last, surface)
+        return moved
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.controller.policies.moveucb import MoveUCB
-from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.policy import HasSurface, Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.theory import SurfaceMeter, Trajectory, Verdict, check_run
 from macontrol.controller.survey.samples import Survey
@@ -66,7 +65,8 @@ def play_policy(
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
-    surface_meter = SurfaceMeter() if meter and isinstance(policy, MoveUCB) else None
+    surface = policy if meter and isinstance(policy, HasSurface) else None
+    surface_meter = SurfaceMeter()
     x = policy.start_position
     for t in range(slots):
         g = grid.interpolate(world.reward[t], x)
@@ -78,8 +78,8 @@ def play_policy(
         decision = policy.decide(t + 1, x)
         position[t], reward[t], observed[t] = x, g, r
         target[t], after[t], shortfall[t] = decision.target, decision.position, decision.shortfall
-        if surface_meter is not None:
-            surface_meter.update(policy.surface)  # type: ignore[attr-defined]
+        if surface is not None:
+            surface_meter.update(surface.surface)
         x = decision.position
     trajectory = Trajectory(
         start=policy.start_position,
@@ -87,12 +87,12 @@ def play_policy(
         next_position=after,
         target=target,
         shortfall=shortfall,
-        surface_movement=None if surface_meter is None else surface_meter.movement,
+        surface_movement=None if surface is None else surface_meter.movement,
     )
     verdicts = check_run(
         trajectory,
         length=grid.length,
         rho_max=config.physical.rho_max,
-        margin=policy.margin if isinstance(policy, MoveUCB) else 0.0,
+        margin=margin_of(policy),
     )
     return Episode(trajectory, reward, observed, verdicts)

@@ -21,6 +21,7 @@ from macontrol.config.model.errors import ConfigError, ProbeError, StageError
 from macontrol.controller.host.devices import port_identity
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.patience import Patience
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
 from macontrol.hal import Clock
 from macontrol.hal.probe import TONE_LOST
@@ -66,11 +67,11 @@ class SerialBench:
         confirm_homing: Callable[[], bool],
         tell: Callable[[str], None],
         log: TrafficLog | None = None,
-        is_stopped: Callable[[], bool] = lambda: False,
+        stop: StopToken | None = None,
         earlier_floor_dbfs: float | None = None,
     ) -> None:
         self._earlier_floor_dbfs = earlier_floor_dbfs
-        self._is_stopped = is_stopped
+        self._stop = stop or StopToken()
         self._config = config
         self._clock = clock
         self._identity: Mapping[str, str] = {}
@@ -107,7 +108,7 @@ class SerialBench:
         now = self._clock.now
         closing.callback(self._probe.close)  # after the stage: a radio may take its time
         closing.callback(self._stage.close)
-        self._stage.connect(now() + _CONNECT_S, self._keep_on)
+        self._stage.connect(now() + _CONNECT_S, self._stop.keep_on)
         port = port_identity(self._config.stage.port_path)
         self._identity = {**self._stage.identity_parts, "port": port}
         description = self._stage.description
@@ -125,10 +126,10 @@ class SerialBench:
             self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
         if self._config.stage.homing == "allow":  # otherwise nobody has agreed yet
             self._tell(_HOMING)
-        self._stage.home(now() + _HOME_S, self._keep_on)
+        self._stage.home(now() + _HOME_S, self._stop.keep_on)
         if is_measured:
             self._await_signal()
-        if self._is_stopped():
+        if self._stop.is_set:
             raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
 
     def _check_stage(self) -> None:
@@ -140,16 +141,13 @@ class SerialBench:
                 check_stage(self._config, self._stage)
                 return
             except StageError:
-                if now() >= until or self._is_stopped():
+                if now() >= until or self._stop.is_set:
                     raise
                 if not is_told:
                     self._tell(f"this computer is busy: timing the board again, for {_BUSY_S:g} s")
                 is_told = True
             self._clock.sleep_until(now() + _BUSY_PAUSE_S)
-            self._stage.time_again(now() + _CONNECT_S, self._keep_on)
-
-    def _keep_on(self) -> bool:
-        return not self._is_stopped()
+            self._stage.time_again(now() + _CONNECT_S, self._stop.keep_on)
 
     def _measure_floor(self) -> NoiseFloor:
         """The noise floor; lost samples cost another attempt, not the run."""
@@ -159,7 +157,7 @@ class SerialBench:
                 return self._unless_stopped(self._probe.measure_noise_floor)
             except ProbeError as error:
                 left -= 1
-                if left == 0 or self._is_stopped():
+                if left == 0 or self._stop.is_set:
                     raise
                 self._tell(f"{error}; once more")
 
@@ -191,7 +189,7 @@ class SerialBench:
                 done.set_exception(error)
 
         threading.Thread(target=run, name="probe-start", daemon=True).start()
-        while not self._is_stopped():
+        while not self._stop.is_set:
             if wait([done], _LISTENED_S).done:
                 return done.result()
         raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
@@ -206,10 +204,10 @@ class SerialBench:
         )
         interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
         until, asked, elsewhere = self._clock.now() + _SIGNAL_S, False, ""
-        while self._clock.now() < until and not self._is_stopped():
+        while self._clock.now() < until and not self._stop.is_set:
             try:
                 seen = measure_once(
-                    self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._is_stopped
+                    self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._stop
                 )
             except ProbeError as fault:
                 patience.failed(0, EventKind.PROBE_FAULT, fault)
@@ -225,7 +223,7 @@ class SerialBench:
                 if not elsewhere:
                     self._tell(seen.hint)
                 elsewhere = seen.hint
-        if not self._is_stopped():
+        if not self._stop.is_set:
             advice = elsewhere or _NO_SIGNAL_ADVICE
             raise ProbeError(
                 f"{self._probe.name}: no signal above the noise floor in {_SIGNAL_S:g} s; {advice}"
@@ -246,7 +244,7 @@ def require_consent(config: Config, *, yes: bool, at_terminal: bool) -> None:
         )
 
 
-def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) -> bool:
+def may_home(*, yes: bool, at_terminal: bool, stop: StopToken) -> bool:
     """Permission to home: given on the command line, or by a person at the terminal."""
     if yes or not at_terminal:
         return yes
@@ -256,7 +254,7 @@ def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) ->
         end="",
         flush=True,
     )
-    while not is_stopped():
+    while not stop.is_set:
         if select.select([sys.stdin], [], [], _LISTENED_S)[0]:
             answer = sys.stdin.readline()
             if not answer.endswith("\n"):  # the end of the input: no line was ended

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from macontrol.config import Config
 from macontrol.config.model.grid import Grid
 from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
-from macontrol.controller.policies.moveucb import MoveUCB, Posterior
-from macontrol.controller.policies.policy import Decision
+from macontrol.controller.policies.moveucb.algorithm import MoveUCB
+from macontrol.controller.policies.policy import Decision, Posterior
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.world.rewardmap import simulate_map

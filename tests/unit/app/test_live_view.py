@@ -85,7 +85,7 @@ def test_a_picture_shows_the_state_of_the_run() -> None:
         "SNR      8.9 dB",
         "estimate 1.530 ± 0.200",
         "switches 1, in transit 100%",
-        "travel   0.180 λ 1.8 mm",
+        "travel   0.120 λ 1.2 mm",
         "7 (5 missed)",
         "faults   1",
         "planned",
@@ -176,8 +176,8 @@ def test_a_policy_without_an_estimate_is_drawn_without_one() -> None:
 
 def test_an_activity_between_slots_is_shown() -> None:
     tally = played()
-    tally.activity = "recovering the stage"
-    assert "recovering the stage …" in drawn(LiveView(a_run(tally)).snapshot())
+    run = a_run(tally, activity="recovering the stage")
+    assert "recovering the stage …" in drawn(LiveView(run).snapshot())
 
 
 def test_before_the_first_slot_it_is_starting() -> None:

@@ -13,6 +13,7 @@ import pytest
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import ConfigError, HardwareError, ProbeError, StageError
 from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Measurement, StageDescription
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
@@ -113,13 +114,13 @@ class Setting:
         self.config: Config = load_config(preset="lab-2g4-grbl")
         self.clock = VirtualClock(1000.0)
         self.told: list[str] = []
-        self.is_stopped = False
+        self.stop = StopToken()
         self.bench = SerialBench(
             self.config,
             self.clock,
             confirm_homing=lambda: True,
             tell=self.told.append,
-            is_stopped=lambda: self.is_stopped,
+            stop=self.stop,
             earlier_floor_dbfs=earlier_floor_dbfs,
         )
         self.stage = Stage(self.told, self.clock)
@@ -153,7 +154,7 @@ def test_a_computer_that_stays_busy_is_refused() -> None:
 def test_a_stop_ends_the_timing_too() -> None:
     setting = Setting(lambda: 2.0)
     setting.stage.slow_until_s = setting.clock.now() + 1000.0
-    setting.is_stopped = True
+    setting.stop.request()
     with pytest.raises(StageError, match="too busy to time the board"):
         setting.open()
     assert "timed again" not in setting.told
@@ -236,7 +237,8 @@ def test_one_that_does_not_come_back_ends_the_opening_after_the_patience() -> No
 @pytest.mark.parametrize("outcome", [0.0, "hung up"])
 def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | str) -> None:
     def script() -> float | str:
-        setting.is_stopped = setting.clock.now() > 1003.0
+        if setting.clock.now() > 1003.0:
+            setting.stop.request()
         return outcome
 
     setting = Setting(script)

@@ -102,7 +102,8 @@ def check(outcome: Soak, slots: int) -> None:
     assert tally.invalid == injected["invalid-measurement"]
     assert counted.events["refused-command"] == tally.refused
     assert tally.missed == tally.late_decisions == 0
-    assert tally.farthest_off == 0
+    assert tally.lowest >= 0
+    assert tally.highest <= 6
 
 
 @pytest.mark.timeout(3600)

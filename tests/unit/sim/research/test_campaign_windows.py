@@ -7,7 +7,7 @@ import pytest
 
 from macontrol.config import Config
 from macontrol.controller.policies.kernel import kernel_from_config
-from macontrol.controller.policies.moveucb import MoveUCB
+from macontrol.controller.policies.moveucb.algorithm import MoveUCB
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play_policy
