@@ -1,23 +1,28 @@
-"""`macontrol runs --schema` describes the columns and events of a run file."""
+"""`macontrol runs --schema` describes the columns, events and reasons of a run file."""
 
 from __future__ import annotations
 
 import pytest
 
 from macontrol.cli import main
-from macontrol.controller.recording.records import EventKind
-from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
+from macontrol.controller.recording.events import EVENTS, REASONS
+from macontrol.controller.recording.runfile.schema import EVENT_COLUMNS, SLOT_COLUMNS
 
 
-def first_words(text: str) -> set[str]:
-    """The first cell of each row of the tables."""
-    return {line.split()[1] for line in text.splitlines() if line.startswith("│")}
-
-
-def test_every_column_and_every_event_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_column_event_and_reason_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(["runs", "--schema"]) == 0
-    names = {column.name for column in SLOT_COLUMNS} | {str(kind) for kind in EventKind}
-    assert names <= first_words(capsys.readouterr().out)
+    rows = [
+        tuple(cell.strip() for cell in line.strip("│").split("│"))
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("│")
+    ]
+    slots = [("slots", column.name, column.unit, column.meaning) for column in SLOT_COLUMNS]
+    events = [("events", column.name, column.unit, column.meaning) for column in EVENT_COLUMNS]
+    kinds = [(str(kind), said.meaning, said.value) for kind, said in EVENTS.items()]
+    assert rows == [*slots, *events, *kinds, *REASONS.items()]
 
 
 def test_without_the_option_it_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
