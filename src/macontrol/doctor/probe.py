@@ -45,7 +45,7 @@ class ProbeExamination:
         self._config = config
         self._clock = clock
         self._report = report
-        bench = SerialBench(config, clock, confirm_homing=lambda: False, tell=lambda _: None)
+        bench = SerialBench(config, clock, confirm_homing=lambda: False, report=lambda _: None)
         self._probe: SdrProbe = bench.probe
 
     def examine(self, closing: ExitStack) -> None:
