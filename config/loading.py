@@ -20,8 +20,8 @@ from macontrol.config.checks.effects import idle_site_settings, without_effect
 from macontrol.config.checks.rf_plan import PLAN_KEYS
 from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
 from macontrol.config.model.errors import ConfigError, DataError
+from macontrol.config.model.suggestion import cut, did_you_mean, shortened
 from macontrol.config.schema import Config
-from macontrol.config.suggestion import cut, did_you_mean, shortened
 
 DEFAULT_PRESET = "paper"
 _MOST_DOTS = 200

@@ -12,8 +12,8 @@ from pydantic import Field, field_validator, model_validator
 
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.rounding import at_most
+from macontrol.config.model.suggestion import shortened
 from macontrol.config.section import Section, Words
-from macontrol.config.suggestion import shortened
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=60)]
 

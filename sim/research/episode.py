@@ -1,4 +1,4 @@
-"""One policy on one reward map, slot by slot, and what came of it."""
+"""Run one policy on one reward map, slot by slot."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Episode:
 
     trajectory: Trajectory
     reward: Array
-    """g_t(x_t): what was earned."""
+    """g_t(x_t), without noise."""
     observed: Array
-    """r_t: what was seen of it."""
+    """r_t, with noise."""
     theory: dict[str, Verdict]
 
     def net_reward(self, movement_cost: float) -> float:
@@ -42,9 +42,9 @@ def play(
     late: NDArray[np.bool_] | None = None,
     begin_held: bool = False,
 ) -> Episode:
-    """Run the config's policy over a map. `meter` also measures how the surface moves (Lemma 2).
+    """Run the policy of a config on a map. `meter` also measures how the surface moves (Lemma 2).
 
-    `begin_held` is how the paper's own figures start Sweep-and-hold: see `make_policy`.
+    `begin_held` starts Sweep-and-hold as in the paper's figures: see `make_policy`.
     """
     survey = Survey(world.survey_position, world.survey_reward)
     policy = make_policy(config, survey, seed=seed, begin_held=begin_held)
@@ -59,9 +59,9 @@ def play_policy(
     meter: bool = False,
     late: NDArray[np.bool_] | None = None,
 ) -> Episode:
-    """Run a policy over a map, as Algorithm 1 has it: observe at x_t, decide x_{t+1}.
+    """Run a policy on a map, as in Algorithm 1: observe at x_t, decide x_{t+1}.
 
-    The rewards of `late` slots are known a slot later, as those of a radio that sends in blocks.
+    The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks.
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from macontrol import __version__
 from macontrol.command_parser import HelpFormatter, Parser
 from macontrol.config.model.errors import MacontrolError, UsageError
-from macontrol.config.suggestion import did_you_mean, shortened
+from macontrol.config.model.suggestion import did_you_mean, shortened
 from macontrol.standard_streams import (
     discard,
     is_full,

@@ -28,6 +28,7 @@ from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
+from macontrol.hal.capabilities import HasNoiseFloor
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
@@ -160,16 +161,19 @@ class Daemon:
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
         )
 
+        probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
+
         def measure_floor() -> float:
             if self._loop is None:
                 raise ProbeError("the start of a run measures the noise floor by itself")
-            return bench.probe.measure_noise_floor().dbfs
+            assert probe is not None
+            return probe.measure_noise_floor().dbfs
 
         # Before the first step: the default action of the signal ends the process.
         report = partial(self._report, EventKind.NOISE_FLOOR)
-        closing.enter_context(FloorRequest(measure_floor, report))
+        closing.enter_context(FloorRequest(measure_floor if probe else None, report))
         bench.open(closing)
-        floor = bench.probe.noise_floor
+        floor = probe.noise_floor if probe else None
         self._floor_dbfs = None if floor is None else floor.dbfs
         return bench
 

@@ -18,16 +18,18 @@ from typing import TypeVar
 from macontrol.bench_plan import check_stage
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError, ProbeError, StageError
-from macontrol.controller.host.devices import port_identity
+from macontrol.controller.host.serial_ports import port_identity
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
-from macontrol.hal import Clock
+from macontrol.hal import Clock, Probe
+from macontrol.hal.capabilities import HasNoiseFloor, Openable
+from macontrol.hal.noise_floor import NoiseFloor, implausible_rise, known_floor
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor, given_floor, implausible_rise
-from macontrol.hal.probes.sdr.probe import IQStream, SdrProbe
+from macontrol.hal.probes.sdr.probe import SdrProbe
+from macontrol.hal.probes.sdr.reader import IQStream
 from macontrol.hal.probes.soapy.stream import SoapyStream
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
@@ -89,15 +91,19 @@ class SerialBench:
         radio = SoapyStream if config.probe.driver == "soapy" else RtlTcpStream
         stream: IQStream = radio(config.probe, clock)
         share = config.physical.transmission_share
-        self._probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
+        self._probe: Probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
 
     @property
     def stage(self) -> SerialStage:
         return self._stage
 
     @property
-    def probe(self) -> SdrProbe:
+    def probe(self) -> Probe:
         return self._probe
+
+    @property
+    def _probe_name(self) -> str:
+        return self._probe.name if isinstance(self._probe, Openable) else "the probe"
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -120,18 +126,19 @@ class SerialBench:
             f"{description.latency_s * 1e3:.1f} ms of overhead per move"
         )
         self._check_stage()
-        self._unless_stopped(self._probe.open)
+        if isinstance(self._probe, Openable):
+            self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
-        if is_measured:
-            floor = self._plausible(self._measure_floor())
-            self._report(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
+        if isinstance(self._probe, HasNoiseFloor) and is_measured:
+            floor = self._plausible(self._probe, self._measure_floor(self._probe))
+            self._report(f"{self._probe_name}: noise floor {floor.dbfs:.1f} dBFS")
         if self._config.stage.homing == "allow":  # otherwise it depends on a person's answer
             self._report(_HOMING)
         self._stage.home(now() + _HOME_S, self._stop.keep_on)
-        if is_measured:
+        if isinstance(self._probe, HasNoiseFloor) and is_measured:
             self._await_signal()
         if self._stop.is_set:
-            raise ProbeError(f"{self._probe.name}: {_STOPPED}")
+            raise ProbeError(f"{self._probe_name}: {_STOPPED}")
 
     def _check_stage(self) -> None:
         """Check the plan against the stage; on a busy computer, time the board again."""
@@ -152,33 +159,33 @@ class SerialBench:
             self._clock.sleep_until(now() + _BUSY_PAUSE_S)
             self._stage.time_again(now() + _CONNECT_S, self._stop.keep_on)
 
-    def _measure_floor(self) -> NoiseFloor:
+    def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor:
         """The noise floor; after lost samples, try again."""
         left = _FLOOR_ATTEMPTS
         while True:
             try:
-                return self._unless_stopped(self._probe.measure_noise_floor)
+                return self._unless_stopped(probe.measure_noise_floor)
             except ProbeError as error:
                 left -= 1
                 if left == 0 or self._stop.is_set:
                     raise
                 self._report(f"{error}; trying again")
 
-    def _plausible(self, found: NoiseFloor) -> NoiseFloor:
+    def _plausible(self, probe: HasNoiseFloor, found: NoiseFloor) -> NoiseFloor:
         """The measured floor; with the transmitter on, the floor of the run to continue.
 
         When a service is restarted after a fault, the transmitter is still on.
         """
         if self._earlier_floor_dbfs is None:
             return found
-        earlier = given_floor(self._earlier_floor_dbfs)
+        earlier = known_floor(self._earlier_floor_dbfs)
         if implausible_rise(found, earlier, self._config.probe.floor_drift_db) is None:
             return found
         self._report(
-            f"{self._probe.name}: {found.dbfs:.1f} dBFS with the transmitter on; "
+            f"{self._probe_name}: {found.dbfs:.1f} dBFS with the transmitter on; "
             "using the floor of the run to continue"
         )
-        self._probe.use_noise_floor(earlier)
+        probe.use_noise_floor(earlier)
         return earlier
 
     def _unless_stopped(self, work: Callable[[], _Result]) -> _Result:
@@ -195,7 +202,7 @@ class SerialBench:
         while not self._stop.is_set:
             if wait([done], _POLL_INTERVAL_S).done:
                 return done.result()
-        raise ProbeError(f"{self._probe.name}: {_STOPPED}")
+        raise ProbeError(f"{self._probe_name}: {_STOPPED}")
 
     def _await_signal(self) -> None:
         """Wait until the transmitter is on, or a stop is requested.
@@ -229,7 +236,7 @@ class SerialBench:
         if not self._stop.is_set:
             advice = elsewhere or _NO_SIGNAL_ADVICE
             raise ProbeError(
-                f"{self._probe.name}: no signal above the noise floor in {_SIGNAL_S:g} s", advice
+                f"{self._probe_name}: no signal above the noise floor in {_SIGNAL_S:g} s", advice
             )
 
     def prior_survey(self, positions_mm: Sequence[float]) -> None:

@@ -12,9 +12,9 @@ from typing import get_args
 
 from macontrol.config import Config, load_config, preset_names
 from macontrol.config.model.errors import UsageError
+from macontrol.config.model.suggestion import pip_install, shortened
 from macontrol.config.probe_settings import parse_probe_option
 from macontrol.config.schema import LARGEST_HORIZON, LARGEST_SEED, PolicyName
-from macontrol.config.suggestion import pip_install, shortened
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 LAB_PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}

@@ -41,8 +41,8 @@ from macontrol.commands.shared_arguments import (
 )
 from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
 from macontrol.config.model.errors import DataError, HardwareError, InputOutputError, UsageError
+from macontrol.config.model.suggestion import shortened
 from macontrol.config.probe_settings import split_address
-from macontrol.config.suggestion import shortened
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal.serial.line import LineBuffer

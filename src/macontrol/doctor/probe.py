@@ -10,12 +10,12 @@ from statistics import median
 from macontrol.config import Config
 from macontrol.config.checks.measuring import lead_fix
 from macontrol.config.model.errors import ConfigError, ProbeError
-from macontrol.controller.host.devices import clients_of
+from macontrol.controller.host.processes import clients_of
 from macontrol.doctor.drivers import hints_for
 from macontrol.doctor.report import Report
 from macontrol.hal import Clock, Measurement
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
-from macontrol.hal.probes.sdr.probe import ProbeHealth, SdrProbe
+from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.serial_bench import SerialBench
 
 _RATE_TOLERANCE = 0.02
@@ -46,45 +46,52 @@ class ProbeExamination:
         self._clock = clock
         self._report = report
         bench = SerialBench(config, clock, confirm_homing=lambda: False, report=lambda _: None)
-        self._probe: SdrProbe = bench.probe
+        self._probe = bench.probe
 
     def examine(self, closing: ExitStack) -> None:
         """Open and examine the probe; it is closed when `closing` ends."""
         report = self._report
         closing.callback(self._probe.close)
         try:
-            self._probe.open()
+            if isinstance(self._probe, Openable):
+                self._probe.open()
         except (ConfigError, ProbeError) as error:
             self._report_unopened(error)
             return
-        report.passed("radio", f"{self._probe.name} sends samples")
-        floor = self._measure_floor()
-        health = self._measure_level()
-        self._report_rate(health)
-        self._report_delay(self._measure_delays())
-        self._report_clipping(health)
+        name = self._probe.name if isinstance(self._probe, Openable) else "the probe"
+        report.passed("radio", f"{name} works")
+        floor = self._measure_floor(self._probe) if isinstance(self._probe, HasNoiseFloor) else None
+        if isinstance(self._probe, HasHealth):
+            health = self._measure_level(self._probe)
+            self._report_rate(health)
+            self._report_delay(self._measure_delays(self._probe))
+            self._report_clipping(health)
+        else:
+            report.skipped("the probe has no samples", "sample rate", "delay", "clipping")
         if isinstance(floor, ProbeError):
             report.error("noise floor", floor, _FIX_ABOVE)
-        else:
+        elif isinstance(self._probe, HasNoiseFloor):
             self._report_floor(floor)
+        else:
+            report.skipped("the probe needs none", "noise floor")
 
     # -- Measuring ----------------------------------------------------------------------------
 
-    def _measure_floor(self) -> NoiseFloor | ProbeError | None:
+    def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor | ProbeError | None:
         """The floor that a run would use: measured, or given in the config."""
         try:
             if self._config.probe.noise_floor == "measure":
-                return self._probe.measure_noise_floor()
+                return probe.measure_noise_floor()
         except ProbeError as error:
             return error
-        return self._probe.noise_floor
+        return probe.noise_floor
 
-    def _measure_level(self) -> ProbeHealth:
+    def _measure_level(self, probe: HasHealth) -> ProbeHealth:
         """The health after a measurement, once the sample rate is known."""
-        probe, clock = self._probe, self._clock
+        clock = self._clock
         try:
             now = clock.now()
-            probe.request(1, now, now + _LEVEL_S)
+            self._probe.request(1, now, now + _LEVEL_S)
             self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
         except ProbeError:
             pass  # the health shows it
@@ -100,7 +107,7 @@ class ProbeExamination:
         ratio = health.measured_rate_hz / self._config.probe.sample_rate_hz
         return abs(ratio - 1) <= _RATE_TOLERANCE
 
-    def _measure_delays(self) -> list[float]:
+    def _measure_delays(self, probe: HasHealth) -> list[float]:
         """How long after the end of a window its measurement is ready, sorted."""
         settings, clock, delays = self._config.probe, self._clock, []
         length = _WINDOW_S + 2 * settings.guard_s + settings.lead_s
@@ -112,7 +119,7 @@ class ProbeExamination:
                 self._probe.request(slot, now, now + length)
                 for found in self._collect(now + length + settings.stale_s + 1.0):
                     if found.slot == slot and found.valid:
-                        delays.append(self._probe.health().lateness_s)
+                        delays.append(probe.health().lateness_s)
         except ProbeError:
             pass  # use what was measured before
         return sorted(delays)

@@ -64,7 +64,7 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "locks"))
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    report = RealtimeReport((), (), priority=0, locked=False, blas_threads=1)
+    report = RealtimeReport((), priority=0)
     monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
 
 
@@ -227,7 +227,7 @@ class TestRun:
         monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
-        report = RealtimeReport((), (), priority=priority, locked=False, blas_threads=1)
+        report = RealtimeReport((), priority=priority)
         monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
         seen: list[float] = []
         monkeypatch.setattr(SlotLoop, "reserve_decision", lambda _, seconds: seen.append(seconds))
@@ -239,7 +239,7 @@ class TestRun:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Other programs may run for milliseconds before the slot thread does."""
-        report = RealtimeReport((), (), priority=0, locked=False, blas_threads=1)
+        report = RealtimeReport((), priority=0)
         monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
         seen: list[SlotTiming] = []
         reserve = SlotLoop.reserve_decision

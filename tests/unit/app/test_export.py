@@ -17,6 +17,7 @@ from macontrol.commands import export
 from macontrol.config import load_config
 from macontrol.controller.recording.records import Event, EventKind, SlotRecord
 from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, read_run
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.world.rewardmap import load_map, simulate_map
 
@@ -88,7 +89,7 @@ def test_csv_has_one_row_per_slot(tmp_path: Path, capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert len(rows) == SLOTS - 1
-    assert list(rows[0]) == ["unix_s", *SlotRecord._fields, "late"]
+    assert list(rows[0]) == ["unix_s", *(column.name for column in SLOT_COLUMNS)]
     assert (rows[0]["unix_s"], rows[0]["slot"], rows[0]["on_time"]) == ("1700000000.005", "1", "1")
     assert (rows[2]["reward"], rows[2]["invalid"], rows[2]["commanded"]) == ("", "clipping", "")
     assert float(rows[-1]["reward"]) == read_run(path).slots["reward"][-1]

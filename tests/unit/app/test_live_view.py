@@ -47,14 +47,11 @@ def eventful(tally: Tally | None = None) -> LiveView:
     """A view with all its parts, and texts wider than any terminal."""
     view = LiveView(a_run(tally))
     view.notice = RealtimeReport(
-        (),
         (
             Refusal("SCHED_FIFO", "no", "ask", by_limit=True),
             Refusal("locked memory", "no", "ask", by_limit=True),
         ),
         priority=0,
-        locked=False,
-        blas_threads=1,
     ).notice
     for slot in range(10**6, 10**6 + 4):
         detail = f"does not answer {slot} " * 20

@@ -15,8 +15,8 @@ from macontrol.config.model.errors import ConfigError, HardwareError, ProbeError
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Measurement, StageDescription
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import TONE_LOST
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.serial.latency import AnswerTimes
 from macontrol.serial_bench import SWITCH_ON, SerialBench, require_consent
 
@@ -70,6 +70,7 @@ class Radio:
     def __init__(
         self, clock: VirtualClock, log: list[str], script: Callable[[], float | str]
     ) -> None:
+        self.noise_floor: NoiseFloor | None = None
         self.reason = self.hint = ""
         """Reason and hint of a measurement at the noise floor."""
         self._clock = clock
@@ -86,11 +87,11 @@ class Radio:
         if self.losses:
             self.losses -= 1
             raise ProbeError(LOST_SAMPLES)
-        self.floor = NoiseFloor(1e-4, 0.1, nan)
-        return self.floor
+        self.noise_floor = NoiseFloor(1e-4, 0.1, nan)
+        return self.noise_floor
 
     def use_noise_floor(self, floor: NoiseFloor) -> None:
-        self.floor = floor
+        self.noise_floor = floor
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         self._asked = slot
@@ -128,7 +129,7 @@ class Setting:
         self.stage = Stage(self.log, self.clock)
         self.bench._stage = self.stage  # type: ignore[assignment]
         self.radio = Radio(self.clock, self.log, script)
-        self.bench._probe = self.radio  # type: ignore[assignment]
+        self.bench._probe = self.radio
 
     def open(self) -> None:
         with ExitStack() as closing:
@@ -189,7 +190,8 @@ def test_a_continued_run_with_the_transmitter_on_keeps_its_noise_floor(
     """After the restart of a service nobody switches the transmitter off."""
     setting = Setting(lambda: 3.0, earlier_dbfs)
     setting.open()
-    assert setting.radio.floor.dbfs == pytest.approx(used_dbfs)
+    assert setting.radio.noise_floor is not None
+    assert setting.radio.noise_floor.dbfs == pytest.approx(used_dbfs)
     assert f"radio: noise floor {used_dbfs:.1f} dBFS" in setting.log
 
 

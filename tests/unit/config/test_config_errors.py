@@ -9,7 +9,7 @@ import pytest
 
 from macontrol.config import load_config
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.suggestion import did_you_mean, shortened
+from macontrol.config.model.suggestion import did_you_mean, shortened
 
 
 def refusal(tmp_path: Path, text: str | bytes) -> str:

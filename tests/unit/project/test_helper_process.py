@@ -74,6 +74,6 @@ def test_every_python_process_is_started_by_helper_process() -> None:
         for path in room.rglob("*.py")
         if "sys.executable" in path.read_text(encoding="utf-8")
     }
-    printed_only = {"config/suggestion.py"}  # a command for the user to type
+    printed_only = {"config/model/suggestion.py"}  # a command for the user to type
     assert users - printed_only == {"src/macontrol/helper_process.py"}
     assert "-P" in python_module("macontrol")
