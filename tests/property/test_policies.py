@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config
-from macontrol.config.schema import PolicyName
+from macontrol.config.sections.algorithm import PolicyName
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 

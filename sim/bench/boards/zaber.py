@@ -81,7 +81,8 @@ class VirtualZaber(VirtualDevice):
         config that does not fit the guide's rail does not fit this one either.
         """
         physical, stage = config.physical, config.stage
-        microstep_mm = MICROSTEP_MM if stage.microstep_mm == "unknown" else stage.microstep_mm
+        own = stage.model_dump()[stage.driver]
+        microstep_mm = MICROSTEP_MM if own["microstep_mm"] == "unknown" else own["microstep_mm"]
         travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
         speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
         microsteps = max(floor(GUIDE_TRAVEL_MM / microstep_mm), ceil(travel_mm / microstep_mm))

@@ -122,9 +122,11 @@ class TestHostile:
             assert str(caught.value).startswith("run.seed = ")
             assert len(str(caught.value)) < 500
 
-    @pytest.mark.parametrize("key", ["stage.port", "probe.soapy_arguments", "probe.address"])
+    @pytest.mark.parametrize(
+        "key", ["stage.port", "probe.soapy.arguments", "probe.rtl_tcp.address"]
+    )
     def test_a_nul_in_a_name(self, tmp_path: Path, key: str) -> None:
-        section, _, name = key.partition(".")
+        section, _, name = key.rpartition(".")
         text = refusal(tmp_path, f'[{section}]\n{name} = "a\\u0000b:1"')
         assert text.startswith(f"{key} = 'a\\x00b:1' (FILE, line 2): ")
 
