@@ -89,7 +89,7 @@ class StageExamination:
 
     def _connect_with(self, config: Config, log: TrafficLog) -> SerialStage:
         bench = SerialBench(
-            config, self._clock, confirm_homing=lambda: False, tell=lambda _: None, log=log
+            config, self._clock, confirm_homing=lambda: False, report=lambda _: None, log=log
         )
         self._closing.callback(bench.stage.close)
         bench.stage.connect(self._clock.now() + _CONNECT_S)
