@@ -18,7 +18,7 @@ from macontrol.sim.bench.boards.grbl.program import TICK_S, GrblProgram, HardRes
 from macontrol.sim.bench.boards.grbl.reports import HELP, build, setting
 
 GUIDE_SETTINGS: dict[int, float] = {20: 1, 22: 1, 27: 2, 100: 80, 110: 12000, 120: 2000, 130: 300}
-"""The GRBL settings of docs/bench-guide.md."""
+"""The GRBL settings of docs/build-a-bench.md."""
 
 
 class VirtualGrbl(GrblProgram):
