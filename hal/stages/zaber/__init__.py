@@ -1,1 +1,1 @@
-"""Stages that speak the Zaber ASCII protocol."""
+"""Stages with the Zaber ASCII protocol."""

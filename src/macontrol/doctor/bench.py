@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from statistics import median
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from macontrol.bench_plan import check_stage, latency_fix
 from macontrol.config import Config
@@ -27,7 +27,6 @@ from macontrol.config.model.errors import (
 )
 from macontrol.config.model.rounding import at_most
 from macontrol.config.probe_settings import split_address
-from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.host.devices import (
     access_to,
     clients_of,
@@ -39,10 +38,11 @@ from macontrol.controller.host.instance import InstanceLock
 from macontrol.hal import Clock, Measurement
 from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.probes.sdr.probe import ProbeHealth, SdrProbe
+from macontrol.hal.serial.diagnostics import StageDiagnostics
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
-from macontrol.hal.stages.grbl.diagnostics import GrblCheckup
-from macontrol.hal.stages.zaber.diagnostics import ZaberCheckup
+from macontrol.hal.stages.grbl.diagnostics import GrblDiagnostics
+from macontrol.hal.stages.zaber.diagnostics import ZaberDiagnostics
 from macontrol.serial_bench import SerialBench
 
 Verdict: TypeAlias = Literal["pass", "note", "FAIL", "skip"]
@@ -76,18 +76,6 @@ class Finding:
     verdict: Verdict
     detail: str
     fix: str = ""
-
-
-class Checkup(Protocol):
-    """What a driver's own module has to say of a board that is being connected."""
-
-    def log(self, direction: str, data: bytes) -> None: ...
-    @property
-    def board(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    def trouble(self, settings: StageSettings) -> tuple[str, str] | None: ...
-    def advice(self, settings: StageSettings) -> Sequence[str]: ...
 
 
 class BenchDoctor:
@@ -172,7 +160,9 @@ class BenchDoctor:
 
     def _examine_stage(self, closing: ExitStack) -> None:
         settings = self._config.stage
-        checkup: Checkup = GrblCheckup() if settings.driver == "grbl" else ZaberCheckup(settings)
+        checkup: StageDiagnostics = (
+            GrblDiagnostics(settings) if settings.driver == "grbl" else ZaberDiagnostics(settings)
+        )
         log = _both(self._log, checkup.log)
         contradiction: ConfigError | None = None
         try:
@@ -221,7 +211,10 @@ class BenchDoctor:
         return bench.stage
 
     def _tell_settings(
-        self, contradiction: ConfigError | None, stage: SerialStage | None, checkup: Checkup
+        self,
+        contradiction: ConfigError | None,
+        stage: SerialStage | None,
+        checkup: StageDiagnostics,
     ) -> None:
         if contradiction is not None:
             self._fail("settings", *_parts(contradiction, "correct the one or the other"))
@@ -232,12 +225,12 @@ class BenchDoctor:
                 f"{found.travel_mm:.1f} mm of travel, {found.speed_mm_per_s:g} mm/s, "
                 f"{found.acceleration_mm_per_s2:g} mm/s², steps of {found.step_mm:.4g} mm",
             )
-        for advice in checkup.advice(self._config.stage):
-            self._note("settings", *_parts(advice))
+        for advice in checkup.advice():
+            self._note("settings", *advice)
 
-    def _tell_homing(self, checkup: Checkup) -> None:
+    def _tell_homing(self, checkup: StageDiagnostics) -> None:
         settings = self._config.stage
-        trouble = checkup.trouble(settings)
+        trouble = checkup.problem()
         if trouble is not None:
             self._fail("homing", *trouble)
         else:
