@@ -1,7 +1,7 @@
-"""What a run is: a pydantic schema, TOML presets, and how a config is read from them.
+"""The configuration of a run: settings, TOML presets, and how they are loaded and checked.
 
-The lowest room: it imports nothing of ours, and also holds what every other room needs: the list of
-errors and exit codes, and how a file is written whole.
+This is the lowest room and imports no other. `config.model` contains the facts and error types that
+all rooms share, `config.files` reads and writes files safely.
 """
 
 from macontrol.config.loading import (

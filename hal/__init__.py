@@ -1,6 +1,7 @@
-"""What hardware is: the protocols of stage, probe and clock, their data and errors, and drivers.
+"""Hardware: the protocols of stage, probe and clock, their data, and one package per driver.
 
-It imports only `config`; the controller and the simulator import its protocols, never a driver.
+This room imports only `macontrol.config`. The controller and the simulator import its protocols,
+never a driver.
 """
 
 from macontrol.hal.backend import Backend

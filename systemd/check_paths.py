@@ -1,6 +1,6 @@
-"""Refuse an installation that the service cannot run; `make install` starts this with its PYTHON.
+"""Refuse an installation that the service cannot run; `make install` runs this with its PYTHON.
 
-The unit hides home and temporary folders (ProtectHome, PrivateTmp) and runs as a user of its own
+The unit hides home and temporary folders (ProtectHome, PrivateTmp) and runs as a separate user
 (DynamicUser). A program or an interpreter in such a folder ends the service with 203/EXEC.
 """
 
@@ -16,7 +16,7 @@ HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 
 
 def obstacle(path: str, hidden: Sequence[str] = HIDDEN) -> str | None:
-    """Why the service cannot reach a path, as it is written or behind its links; None if it can."""
+    """Return why the service cannot reach a path, as written or resolved; None if it can."""
     written, real = Path(os.path.abspath(path)), Path(path).resolve()
     for each in (written, real):
         for folder in hidden:
@@ -29,7 +29,7 @@ def obstacle(path: str, hidden: Sequence[str] = HIDDEN) -> str | None:
 
 
 def main(prefix: str, configuration: str) -> int:
-    # Of a virtual environment, the interpreter and the library that it was made from.
+    # For a virtual environment: the interpreter and the library that it is based on.
     base: str = getattr(sys, "_base_executable", sys.executable)
     if why := obstacle(base) or obstacle(os.path.dirname(os.__file__)):
         return _refuse(

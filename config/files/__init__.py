@@ -1,1 +1,1 @@
-"""How files are read and written: kind and size first, in one piece, with room left on the disk."""
+"""Reading and writing files: check kind and size, write atomically, keep free disk space."""

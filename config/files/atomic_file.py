@@ -1,9 +1,9 @@
-"""Where output goes: into a regular file, whole or not at all, or into a stream.
+"""Write output to a regular file, atomically, or to a stream.
 
-An output option may name anything. A regular file or a new name gets the output by a rename, so
-that others can read it at any moment. A symbolic link stays: its target is written. A pipe, the
-process's terminal, /dev/null and the standard streams get the bytes as they come. Everything else
-(a disk, a serial port, a socket, a folder) is refused before it is opened.
+An output option can name anything. A regular file or a new name is written by a rename, so that
+others never read half of it. A symbolic link stays, and its target is written. A pipe, the
+process's terminal, /dev/null and the standard streams are written directly. Everything else (a
+disk, a serial port, a socket, a folder) is refused before it is opened.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from macontrol.config.model.errors import InputOutputError, reason_of
 
 _CANNOT = "cannot be written"
 _DESCRIPTORS = re.compile(r"/(?:dev/fd|proc/(?:self|thread-self|\d+)/fd)/(\d{1,9})")
-_MOST_LINKS = 40  # as many as the kernel follows
+_MOST_LINKS = 40  # the limit of the kernel
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
-# Kernel devices that take any bytes: /dev/null and /dev/full.
+# Kernel devices that accept any bytes: /dev/null and /dev/full.
 _SINKS = {os.makedev(1, 3), os.makedev(1, 7)}
 
 
 @contextmanager
 def atomic_file(path: Path, failure: str = _CANNOT) -> Iterator[IO[bytes]]:
-    """Open an output for writing; a regular file gets its name once it is complete and on disk."""
+    """Open an output for writing; a regular file gets its name when it is complete and on disk."""
     stream = open_stream(path, failure)
     if stream is not None:
         with _explained(path, failure), os.fdopen(stream, "wb") as file:
@@ -46,14 +46,14 @@ def atomic_file(path: Path, failure: str = _CANNOT) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
             part.replace(target)
         finally:
-            # After a success there is no part left; after an interruption it is of no use.
+            # After a success the part no longer exists; after an interruption it is useless.
             with suppress(OSError):
                 part.unlink()
 
 
 @contextmanager
 def atomic_text(path: Path, failure: str = _CANNOT) -> Iterator[TextIO]:
-    """Open an output for text: UTF-8, with line ends as they are given."""
+    """Open an output for UTF-8 text, without translating line ends."""
     with atomic_file(path, failure) as file:
         text = TextIOWrapper(file, "utf-8", newline="")
         try:
@@ -65,9 +65,9 @@ def atomic_text(path: Path, failure: str = _CANNOT) -> Iterator[TextIO]:
 
 
 def regular_target(path: Path, failure: str = _CANNOT) -> Path:
-    """Return the regular file or new name that a path leads to, links followed, or refuse it."""
+    """Return the regular file or new name that a path leads to, following links, or refuse it."""
     if _own_descriptor(path) is not None:
-        raise _refused(path, failure, "it is a stream, and this output needs a file")
+        raise _refused(path, failure, "it is a stream, and this output must be a file")
     with _explained(path, failure):
         target = Path(os.path.realpath(path))
         kind = _kind(path)
@@ -77,7 +77,7 @@ def regular_target(path: Path, failure: str = _CANNOT) -> Path:
 
 
 def check_output(path: Path, failure: str = _CANNOT) -> None:
-    """Refuse what is neither a file, a new name nor a stream, before any work is done for it."""
+    """Refuse what is neither a file, a new name nor a stream; call it before any long work."""
     if _own_descriptor(path) is not None:
         return
     with _explained(path, failure):
@@ -91,13 +91,13 @@ def check_output(path: Path, failure: str = _CANNOT) -> None:
 
 
 def open_stream(path: Path, failure: str = _CANNOT) -> int | None:
-    """Open what a path names if it is a stream, for writing; None for a file or a new name.
+    """Open a path for writing if it is a stream; None for a file or a new name.
 
-    A pipe that nobody reads is refused: waiting for its reader could take forever.
+    A pipe without a reader is refused: waiting for a reader could take forever.
     """
     with _explained(path, failure):
         own = _own_descriptor(path)
-        if own is not None:  # opened by name, a file would be written from its beginning
+        if own is not None:  # opened by name, a file would be overwritten
             return os.dup(own)
         check_output(path, failure)
         kind = _kind(path)
@@ -108,7 +108,7 @@ def open_stream(path: Path, failure: str = _CANNOT) -> int | None:
         except OSError:
             if stat.S_ISFIFO(kind.st_mode):
                 raise _refused(
-                    path, failure, "nobody reads this pipe", "start its reader first"
+                    path, failure, "this pipe has no reader", "start its reader first"
                 ) from None
             raise
         os.set_blocking(stream, True)
@@ -130,7 +130,7 @@ _KINDS = {
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """Return the descriptor that a path such as /dev/stdout or /dev/fd/3 leads to, if it does."""
+    """Return the descriptor of a path such as /dev/stdout or /dev/fd/3; None for other paths."""
     name = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
         if name in _STANDARD:
@@ -151,7 +151,7 @@ def _is_own(name: str) -> bool:
 
 
 def _kind(path: Path) -> os.stat_result | None:
-    """Return what is there, links followed; None for a new name."""
+    """Return the status of a path, following links; None for a new name."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _kind(path: Path) -> os.stat_result | None:
 
 
 def _is_harmless_device(kind: os.stat_result) -> bool:
-    """Whether a device takes text without harm: /dev/null, /dev/full, the process's terminal."""
+    """Whether text does no harm to a device: /dev/null, /dev/full, the process's terminal."""
     if not stat.S_ISCHR(kind.st_mode):
         return False
     return kind.st_rdev in _SINKS or any(_is_terminal(own, kind.st_rdev) for own in range(3))
@@ -174,10 +174,10 @@ def _is_terminal(own: int, device: int) -> bool:
 
 @contextmanager
 def _explained(path: Path, failure: str) -> Iterator[None]:
-    """Turn an OSError into one with the file, the reason and the fix."""
+    """Turn an OSError into an InputOutputError with the file, the reason and the fix."""
     try:
         yield
-    except BrokenPipeError:  # the reader has gone: the command line handles that
+    except BrokenPipeError:  # the reader has ended: the command line handles that
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         if isinstance(error, ValueError) and "null" not in str(error):
@@ -191,4 +191,4 @@ def _refused(
     reason: str,
     fix: str = "choose a file in a folder that exists, can be written to and has room",
 ) -> InputOutputError:
-    return InputOutputError(f"{path}: {failure}: {reason}; {fix}")
+    return InputOutputError(f"{path}: {failure}: {reason}", fix)

@@ -1,4 +1,4 @@
-"""How much room a file system has left: recording stops before it is full."""
+"""Free disk space: recording stops before the file system is full."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ENOUGH = 1.05
 
 
 def free_mb(path: Path) -> float:
-    """The room (MB) that this user may fill, on the file system of a file or its folder.
+    """The space (MB) available to this user on the file system of a file or its folder.
 
-    A stream takes no room: a pipe's file system is always full.
+    Infinite for a stream, which takes no space: a pipe's file system is always full.
     """
     while not path.exists() and path != path.parent:
         path = path.parent
@@ -27,7 +27,7 @@ def free_mb(path: Path) -> float:
 
 
 class FreeSpace:
-    """Whether a file may grow: whether its file system has more room than a floor."""
+    """Whether a file may grow: its file system has more free space than a floor."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class FreeSpace:
         self._shortage: str | None = None
 
     def shortage(self) -> str | None:
-        """Why the file may not grow now; None if it may. It asks once per second at most."""
+        """Why the file may not grow now; None if it may. Measures at most once per second."""
         if self._floor_mb > 0 and self._now() - self._checked_s >= _CHECK_INTERVAL_S:
             self._checked_s = self._now()
             self._shortage = self._check()
@@ -54,12 +54,12 @@ class FreeSpace:
     def _check(self) -> str | None:
         try:
             free = self._measure(self._path)
-        except OSError:  # the writer reports what is wrong
+        except OSError:  # the writer reports the error
             return None
         floor = self._floor_mb * (1.0 if self._shortage is None else _ENOUGH)
         if free >= floor:
             return None
         return (
             f"only {free:.0f} MB are free on its disk, and run.free_space_floor_mb = "
-            f"{self._floor_mb:g} are kept free; make room, or lower that"
+            f"{self._floor_mb:g} MB stay free; free some space, or lower that setting"
         )

@@ -1,7 +1,6 @@
-"""What an input option may name: a regular file of a sensible size.
+"""Check an input file before it is read: a regular file of a plausible size.
 
-A pipe or a device may never end, and a file may be larger than the memory. So the kind and the
-size of every input are checked before it is read.
+A pipe or a device may never end, and a file may be larger than the memory.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ RESULT_LIMIT = 16 << 20
 """Bytes of one result of a campaign, or of a kept survey."""
 ARCHIVE_LIMIT = 5 << 30
 """Bytes of a reward map. `simulate-map` writes at most 4 GiB of rewards."""
+_GIVE_A_FILE = "give the path of a regular file"
 _UNPACKED_FREE = 128 << 20
 _UNPACKED_TIMES = 20
 """An archive may unpack to 128 MiB, or to 20 times its size if that is more: rewards are noise,
-which hardly shrinks, so what shrinks further is no reward map."""
+which hardly compresses, so an archive that compresses better is not a reward map."""
 
 
 def check_input(path: Path, limit: int | None = None) -> int:
@@ -36,28 +36,28 @@ def check_input(path: Path, limit: int | None = None) -> int:
         found = path.stat()
     except FileNotFoundError as error:
         raise NoInputError(
-            f"{path}: there is no such file; give the path of one that exists"
+            f"{path}: there is no such file", "give the path of a file that exists"
         ) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise NoInputError(
-            f"{path}: {reason_of(error)}; give the path of a file that exists"
+            f"{path}: {reason_of(error)}", "give the path of a file that exists"
         ) from None
     if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path}: is {kind_name(found.st_mode)}; give the path of a regular file")
+        raise DataError(f"{path}: is {kind_name(found.st_mode)}", _GIVE_A_FILE)
     if not os.access(path, os.R_OK):
-        raise NoInputError(f"{path}: may not be read; ask its owner for permission")
+        raise NoInputError(f"{path}: no permission to read it", "ask its owner for permission")
     if found.st_size == 0 and _is_stream(path):
-        raise DataError(f"{path}: is a stream of the kernel; give the path of a regular file")
+        raise DataError(f"{path}: is a stream of the kernel", _GIVE_A_FILE)
     if limit is not None and found.st_size > limit:
         raise DataError(
-            f"{path}: has {found.st_size} bytes, and at most {limit} make sense here; "
-            "is it the right file?"
+            f"{path}: has {found.st_size} bytes, and at most {limit} are allowed here",
+            "is it the right file?",
         )
     return found.st_size
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a file that claims to be empty would yield data, or block, as /proc/kmsg does."""
+    """Whether a file of size 0 yields data or blocks, as /proc/kmsg does."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         return bool(os.read(descriptor, 1))
@@ -80,7 +80,7 @@ def read_input(path: Path, limit: int) -> bytes:
 def check_archive(path: Path, limit: int = ARCHIVE_LIMIT) -> None:
     """Check an npz archive before it is unpacked: kind, size, and the size that it unpacks to.
 
-    A small file that is no archive passes: its reader says so in better words.
+    A small file that is not an archive passes: its reader has a better message.
     """
     size = check_input(path, limit)
     try:
@@ -88,11 +88,11 @@ def check_archive(path: Path, limit: int = ARCHIVE_LIMIT) -> None:
             unpacked = sum(member.file_size for member in archive.infolist())
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         if size > _UNPACKED_FREE:
-            raise DataError(f"{path}: is no npz archive: {error}") from error
+            raise DataError(f"{path}: is not an npz archive: {error}") from error
         return
     most = min(max(_UNPACKED_FREE, _UNPACKED_TIMES * size), limit)
     if unpacked > most:
         raise DataError(
-            f"{path}: unpacks to {unpacked} bytes, and from {size} bytes at most {most} make "
-            "sense; is it the right file?"
+            f"{path}: unpacks to {unpacked} bytes, and {size} bytes may unpack to at most {most}",
+            "is it the right file?",
         )

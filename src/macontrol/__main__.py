@@ -6,8 +6,8 @@ import sys
 
 
 def entry() -> int:
-    """Load the command line and run it. Loading takes a second, in which Ctrl-C is heard too."""
-    _outlast_signals()
+    """Load the command line and run it. Loading takes a second; Ctrl-C works meanwhile too."""
+    _ignore_early_signals()
     try:
         from macontrol.cli import main
     except KeyboardInterrupt:
@@ -16,10 +16,10 @@ def entry() -> int:
     return main()
 
 
-def _outlast_signals() -> None:
-    """Do not die of what a run listens to, before and after it does.
+def _ignore_early_signals() -> None:
+    """Ignore the signals that a run handles, while it is loaded and after its end.
 
-    A service that SIGHUP has ended stays down; in a terminal SIGHUP ends what is loading.
+    A service that SIGHUP ends is not restarted. In a terminal SIGHUP ends the program as usual.
     """
     signal.signal(signal.SIGUSR1, lambda *_: None)
     if "NOTIFY_SOCKET" in os.environ:

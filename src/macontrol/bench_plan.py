@@ -1,6 +1,6 @@
-"""Whether a config's rail, grid, stroke and slot fit the stage that was connected.
+"""Check a config's rail, grid, stroke and slot against the connected stage.
 
-A refusal names values that are accepted when they are typed in.
+The values that an error's fix suggests are accepted.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from macontrol.hal import StageDescription
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.slot_plan import SlotPlan, plan_slot
 
-# The latency is measured again at every start: this much more of T_a is suggested.
+# Every start measures the latency again, so a suggested T_a has this much to spare.
 _SPARE_S = 2e-3
 
 
 def check_stage(config: Config, stage: SerialStage) -> SlotPlan:
-    """Check a plan against a connected stage; raise StageError if only a busy computer is at fault.
+    """Check a plan against a connected stage; StageError if only the busy computer is too slow.
 
-    A slot that fits the quickest answers of the board fits the board. Where answers vary and do not
-    settle, nothing is known of the board, and a later start may find a quieter computer.
+    A slot that fits the fastest answers of the board fits the board. Answer times that vary and do
+    not settle say nothing about the board, and the next start may find a less busy computer.
     """
     try:
         return check_plan(config, stage.description)
@@ -34,14 +34,15 @@ def check_stage(config: Config, stage: SerialStage) -> SlotPlan:
             raise
         usual_s, least_s = stage.description.latency_s, quickest.latency_s
         raise StageError(
-            f"{stage.description.name}: a command takes {usual_s * 1e3:.1f} ms, and "
+            f"{stage.description.name}: a command takes {usual_s * 1e3:.1f} ms, "
             f"{least_s * 1e3:.1f} ms at best, and the slot is too short for the longer time: this "
-            "computer is too busy to time the board; end what loads it, and start again"
+            "computer is too busy to time the board",
+            "end what loads it, and start again",
         ) from None
 
 
 def latency_fix(config: Config, latency_s: float) -> str:
-    """What to set for a latency that was measured; T_a too, where it leaves no time to move."""
+    """What to set for a measured latency; T_a too, if no time would be left to move."""
     physical, latency = config.physical, at_least(latency_s, 2)
     fix = f"set physical.command_latency_s to {latency}"
     slower = physical.model_copy(update={"command_latency_s": float(latency)})
@@ -60,7 +61,7 @@ def _fits(config: Config, stage: StageDescription) -> bool:
 
 
 def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
-    """Refuse a rail that is too short, steps too coarse, slots that stage or radio cannot keep."""
+    """Refuse a rail that is too short, coarse steps, and slots that stage or radio cannot keep."""
     _refuse_long_rail(config, stage)
     _refuse_coarse_steps(config, stage)
     if problem := shortcoming(config):
@@ -81,22 +82,22 @@ def _refuse_long_rail(config: Config, stage: StageDescription) -> None:
         fix = f"set physical.region_length to {close_to(steps * spacing)} or less"
         raise ConfigError(
             f"physical.region_length: {physical.region_length:g} wavelengths are "
-            f"{config.rail_mm:.1f} mm, and the stage has {at_most(stage.travel_mm)} mm; "
-            + (fix if steps > 0 else "use a longer stage")
+            f"{config.rail_mm:.1f} mm, and the stage has {at_most(stage.travel_mm)} mm",
+            fix if steps > 0 else "use a longer stage",
         )
     stroke_mm = physical.rho_max * wavelength_mm
     if config.stage.inverted and stage.travel_mm > config.rail_mm + stroke_mm:
         step_mm = stage.step_mm or 1e-3
         travel_mm = ceil(config.rail_mm / step_mm - 1e-9) * step_mm
         raise ConfigError(
-            f"stage.inverted: the rail is counted towards the switch, and after homing the stage "
-            f"would stand at {stage.travel_mm:.1f} mm, out of reach of the region's "
-            f"{config.rail_mm:.1f} mm; set stage.travel_mm to {at_least(travel_mm, 9)}"
+            f"stage.inverted: positions count towards the switch, so homing would leave the stage "
+            f"at {stage.travel_mm:.1f} mm, out of reach of the region's {config.rail_mm:.1f} mm",
+            f"set stage.travel_mm to {at_least(travel_mm, 9)}",
         )
 
 
 def _refuse_coarse_steps(config: Config, stage: StageDescription) -> None:
-    """Steps that are longer than a stroke never move the antenna, and nothing would show it."""
+    """Refuse steps longer than a stroke: the antenna would never move, without any error."""
     physical, wavelength_mm = config.physical, config.physical.wavelength_mm
     stroke_mm = physical.rho_max * wavelength_mm
     spacing_mm = config.algorithm.grid_spacing * wavelength_mm
@@ -106,8 +107,9 @@ def _refuse_coarse_steps(config: Config, stage: StageDescription) -> None:
         if physical.actuator_reach * wavelength_mm > stage.step_mm:
             fix = f"set physical.stroke to at least {at_least(stage.step_mm / wavelength_mm)}"
         raise ConfigError(
-            f"physical.stroke: {begin}and a stroke is {stroke_mm:.4g} mm, so nothing could ever "
-            f"move; {fix}"
+            f"physical.stroke: {begin}and a stroke is {stroke_mm:.4g} mm, so nothing would ever "
+            "move",
+            fix,
         )
     if stage.step_mm > spacing_mm * (1 + 1e-9):
         steps = max(1, floor(config.rail_mm / stage.step_mm + 1e-9))
@@ -117,17 +119,21 @@ def _refuse_coarse_steps(config: Config, stage: StageDescription) -> None:
             fix += f" and physical.stroke to at least {at_least(fits)}"
         raise ConfigError(
             f"algorithm.grid_spacing: {begin}and the grid is finer, {spacing_mm:.4g} mm, so its "
-            f"positions could not be taken; {fix}"
+            "positions cannot be reached",
+            fix,
         )
 
 
 def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotTooShortError:
-    """A longer T_a must keep the stroke, and T_s what is left of the slot to measure in."""
+    """The error for a slot too short for the stroke.
+
+    The suggested T_a keeps the stroke, and the suggested T_s the time to measure.
+    """
     physical, wavelength_mm = config.physical, config.physical.wavelength_mm
-    asked_mm = physical.rho_max * wavelength_mm
-    lengthened = physical.rho_max if physical.stroke == "auto" else physical.stroke
+    stroke_mm = physical.rho_max * wavelength_mm
+    target = physical.rho_max if physical.stroke == "auto" else physical.stroke
     overhead_s = plan.overhead_s + _SPARE_S
-    actuation_s = at_least(overhead_s + stage.motion_time_s(lengthened * wavelength_mm), 3)
+    actuation_s = at_least(overhead_s + stage.motion_time_s(target * wavelength_mm), 3)
     fix = f"set {_with_slot(config, actuation_s)}"
     if physical.stroke == "auto":  # or it grows with T_a
         fix += f" and physical.stroke to at most {at_most(physical.rho_max)}"
@@ -136,16 +142,17 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
         fix += f", or physical.stroke to at most {at_most(covered, 3)}"
     return SlotTooShortError(
         f"physical.actuation_time_s: in T_a = {physical.actuation_time_s:g} s the stage "
-        f"{stage.name} covers {plan.stroke_mm:.4g} mm, and a stroke of {asked_mm:.4g} mm is asked "
-        f"for: its commands take {stage.latency_s * 1e3:.3g} ms, settling "
+        f"{stage.name} covers {plan.stroke_mm:.4g} mm, less than the stroke of {stroke_mm:.4g} mm: "
+        f"its commands take {stage.latency_s * 1e3:.3g} ms, settling "
         f"{stage.settling_s * 1e3:.3g} ms, the motion "
-        f"{stage.motion_time_s(asked_mm) * 1e3:.3g} ms at {stage.speed_mm_per_s:g} mm/s and "
-        f"{stage.acceleration_mm_per_s2:g} mm/s²; {fix}"
+        f"{stage.motion_time_s(stroke_mm) * 1e3:.3g} ms at {stage.speed_mm_per_s:g} mm/s and "
+        f"{stage.acceleration_mm_per_s2:g} mm/s²",
+        fix,
     )
 
 
 def _with_slot(config: Config, actuation_s: str) -> str:
-    """A longer T_a, and the T_s that leaves as much of the slot to measure in."""
+    """A longer T_a, and the T_s that keeps the time to measure."""
     physical, timing = config.physical, config.timing
     kept_free = timing.guard_share + timing.decision_share
     longer_s = max(float(actuation_s) - physical.actuation_time_s, 0.0) / (1 - kept_free)

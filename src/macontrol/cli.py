@@ -1,7 +1,7 @@
-"""The command line: the one place that wires the rooms together.
+"""The command line, which wires the rooms together.
 
-`macontrol` with options but no command runs the controller; every other thing it does is a
-command, one module each in `commands`.
+`macontrol` with options but no command runs the controller. Everything else is a command with a
+module of its own in `commands`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from macontrol import __version__
 from macontrol.command_parser import HelpFormatter, Parser
 from macontrol.config.model.errors import MacontrolError, UsageError
 from macontrol.config.suggestion import did_you_mean, shortened
-from macontrol.standard_streams import discard, full, is_full, prepare_streams, say
+from macontrol.standard_streams import (
+    discard,
+    is_full,
+    output_error,
+    prepare_streams,
+    print_error,
+)
 
 
 class Command(Protocol):
@@ -29,16 +35,16 @@ class Command(Protocol):
 
 COMMANDS = {
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
-    "devices": "likely stages and radios on this machine, and who holds them",
-    "survey": "walk the rail once; the reward along it as a file and a plot",
+    "devices": "list likely stages and radios on this machine, and who uses them",
+    "survey": "measure the reward along the rail once, as a file and a plot",
     "export": "write a recorded run as csv, npz, or a reward map",
     "replay": "run a policy on a recorded or simulated reward map",
     "simulate-map": "write a simulated world that policies can be replayed on",
-    "reproduce": "the paper's figures as numbers and plots, against the paper's values",
+    "reproduce": "compute the paper's figures, compared with the paper's values",
     "bench": "measure macontrol on this machine",
-    "virtual-bench": "a stage and an rtl_tcp radio that are not there, one world behind both",
+    "virtual-bench": "emulate a stage and an rtl_tcp radio in one simulated world",
 }
-"""Each command and its summary. Its module is loaded when it is used: some take a second."""
+"""Each command and its summary. A module is loaded when it is used: some take a second."""
 
 EPILOG = f"""\
 commands ('macontrol help COMMAND' explains each; without a command the controller runs):
@@ -46,7 +52,7 @@ commands ('macontrol help COMMAND' explains each; without a command the controll
 
 examples:
   macontrol --backend sim                         the controller on the simulated bench
-  macontrol virtual-bench --link stage            a stage and a radio that are not there; then
+  macontrol virtual-bench --link stage            an emulated stage and radio; then
   macontrol --backend serial --port stage --yes   the controller on them
   macontrol simulate-map --seed 7 --out map.npz   a world to try policies on
   macontrol replay map.npz --policy gp-ucb        one policy on it
@@ -59,7 +65,7 @@ exit codes: 0 done, 64 wrong usage, 65 unusable input file, 66 input file missin
 
 
 _WITHOUT_MODULE = ("help", "version")
-# What a user may type to run the controller, which is no command.
+# A user may type these to run the controller, which is not a command.
 _RUNNING = ("run", "start", "control", "daemon")
 
 
@@ -68,24 +74,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     prepare_streams()
     try:
-        return _with_full_output_explained(words)
+        return _run_and_flush(words)
     except MacontrolError as error:
-        say(f"macontrol: {error}")
+        print_error(f"macontrol: {error}")
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+    except BrokenPipeError:  # the reader has ended, as `| head` does
         discard(sys.stdout)
         return 0
     except Exception as error:
-        say("".join(traceback.format_exception(error)))
-        say(f"macontrol: internal error: {error!r}; please report it")
+        print_error("".join(traceback.format_exception(error)))
+        print_error(f"macontrol: internal error: {error!r}; please report it")
         return MacontrolError.exit_code
     except KeyboardInterrupt:
-        say("macontrol: interrupted")
+        print_error("macontrol: interrupted")
         return 130
 
 
-def _with_full_output_explained(words: list[str]) -> int:
-    """Run a command and write out what is buffered, so that a full or closed output shows here."""
+def _run_and_flush(words: list[str]) -> int:
+    """Run a command and flush its output, so that the error of a full output is raised here."""
     try:
         try:
             return _run(words)
@@ -94,7 +100,7 @@ def _with_full_output_explained(words: list[str]) -> int:
                 sys.stdout.flush()
     except OSError as error:
         if is_full(error):
-            raise full(error) from error
+            raise output_error(error) from error
         raise
 
 
@@ -104,7 +110,7 @@ def _load(command: str) -> Command:
 
 
 def _run(words: list[str]) -> int:
-    """Find the command and run it; without one, run the controller."""
+    """Run the command; without one, run the controller."""
     if words and words[0] == "help":
         words = [*(word for word in words[1:] if word not in _WITHOUT_MODULE), "--help"]
     if words and words[0] == "version":
@@ -128,17 +134,18 @@ def _run(words: list[str]) -> int:
     run = _load("run")
     run.add_arguments(parser)
     if words and not words[0].startswith("-"):
-        raise UsageError(_unknown_command(words[0]))
+        raise _unknown_command(words[0])
     if not words:
         parser.print_help()
         return 0
     return run.main(parser.parse_args(words))
 
 
-def _unknown_command(word: str) -> str:
+def _unknown_command(word: str) -> UsageError:
+    fix = did_you_mean(word, [*COMMANDS, *_WITHOUT_MODULE])
     if word.casefold() in _RUNNING:
-        return (
-            f"no command {word!r}; `macontrol --backend sim` runs the controller on the simulated "
-            "bench, `macontrol --backend serial` on a stage and a radio"
+        fix = (
+            "`macontrol --backend sim` runs the controller on the simulated bench, "
+            "`macontrol --backend serial` on a stage and a radio"
         )
-    return f"no command {shortened(word)}; {did_you_mean(word, [*COMMANDS, *_WITHOUT_MODULE])}"
+    return UsageError(f"no command {shortened(word)}", fix)

@@ -1,4 +1,4 @@
-"""An argument parser whose errors are short: one usage line, and the word that was meant.
+"""An argument parser with short errors: one usage line, and the closest known word.
 
 Its help fits the terminal.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from macontrol.config.model.errors import UsageError
 from macontrol.config.suggestion import did_you_mean, shortened
-from macontrol.standard_streams import say
+from macontrol.standard_streams import print_error
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -40,7 +40,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def _wrapped(words: str, width: int, prefix: str) -> list[str]:
-    """Lines that break at spaces only: an option or a name stays whole."""
+    """Lines broken at spaces only, so that options and names stay whole."""
     return textwrap.wrap(
         words,
         width,
@@ -52,7 +52,7 @@ def _wrapped(words: str, width: int, prefix: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[tuple[str, str]]:
-    """Each paragraph or entry, as what precedes it on its first line and its words."""
+    """Each paragraph or list entry: the prefix of its first line, and its text."""
     found: list[tuple[str, str]] = []
     for line in text.splitlines():
         words = line.lstrip()
@@ -68,22 +68,22 @@ def _paragraphs(text: str) -> list[tuple[str, str]]:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that leaves with the usage exit code of sysexits.h."""
+    """An argument parser that exits with the usage error of sysexits.h."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(UsageError.exit_code, f"{self._usage_line()}\n{self.prog}: error: {message}\n")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        """Print help, a version or an error. argparse would drop the error of a full output."""
+        """Print help, a version or an error. argparse ignores the error of a full output."""
         if file is None or file is sys.stderr:
-            say(message.removesuffix("\n"))
+            print_error(message.removesuffix("\n"))
         else:
             file.write(message)
 
     def parse_known_args(  # type: ignore[override]  # argparse declares it for any namespace
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Look for unknown options first: argparse would report one that is missing instead."""
+        """Report unknown options first; argparse reports a missing one instead."""
         if args is not None and self._subparsers is None:
             self._refuse_unknown_options(args)
         return super().parse_known_args(args, namespace)
@@ -104,7 +104,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"no choice {shortened(value)}; {hint}")
 
     def _usage_line(self) -> str:
-        """The usage with what must be given; `--help` lists the rest."""
+        """The usage with the required arguments; `--help` lists the others."""
         words = [f"usage: {self.prog}"]
         for action in self._actions:
             if action.required and action.option_strings:

@@ -1,7 +1,7 @@
-"""How a helper process in Python is started: without modules from the working directory.
+"""Start a helper process in Python without modules from the working directory.
 
-`python -m` and `python -c` put the working directory first on the path, so a `json.py` that lies
-there would be executed.
+`python -m` and `python -c` put the working directory first on the path, so a `json.py` in it would
+be executed.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ import sys
 
 
 def python_module(name: str) -> list[str]:
-    """The command that runs a module of ours; `-P` keeps the working directory off the path."""
+    """The command that runs a module; `-P` keeps the working directory off the path."""
     return [sys.executable, "-P", "-m", name]

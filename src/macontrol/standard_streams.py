@@ -1,7 +1,7 @@
-"""Standard output and error that take any text, and that may be full or closed.
+"""Standard output and error for any text, even if they are full, closed or ASCII only.
 
-A terminal or a log that knows only ASCII gets a plain word for a sign that it lacks, as "lambda"
-for λ. A file name that is not UTF-8 gets question marks.
+An ASCII terminal or log gets a plain word for a character that it lacks, as "lambda" for λ. Bytes
+of a file name that are not UTF-8 become question marks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TextIO
 from macontrol.config.model.errors import InputOutputError
 
 PLAIN_WORDS = "macontrol-plain"
-"""The error handler of an encoder that does so."""
-# What it means that nothing more can be written: the disk or the quota is full, or it broke.
+"""The encoding error handler that replaces characters by plain words."""
+# Errors after which nothing more can be written: disk or quota is full, or the device failed.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _PLAIN = {
     "λ": "lambda",
@@ -46,11 +46,11 @@ _PLAIN = {
 
 
 def prepare_streams() -> None:
-    """Have both outputs replace what they cannot encode; a closed input is at its end."""
+    """Make both outputs replace what they cannot encode, and a closed input empty."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError, OSError):  # None, closed, or a test's own
+        with suppress(AttributeError, ValueError, OSError):  # None, closed, or replaced by a test
             stream.reconfigure(errors=PLAIN_WORDS)  # type: ignore[union-attr]
 
 
@@ -60,15 +60,15 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def discard(stream: TextIO | None) -> None:
-    """Lead a stream to /dev/null: what is still buffered would fail once more at exit."""
+    """Redirect a stream to /dev/null: its buffered text would fail again at exit."""
     with suppress(AttributeError, ValueError, OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())  # type: ignore[union-attr]
         os.close(null)
 
 
-def say(text: str) -> None:
-    """Print to standard error, if it can still take it."""
+def print_error(text: str) -> None:
+    """Print to standard error, if that is possible."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -76,24 +76,24 @@ def say(text: str) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an error came from a full stream; the error of a file names the file."""
+    """Whether an error comes from a full standard stream; the error of a file names the file."""
     return error.errno in _FULL and error.filename is None
 
 
-def full(error: OSError) -> InputOutputError:
-    """Discard standard output after such an error; return the error to raise."""
+def output_error(error: OSError) -> InputOutputError:
+    """Discard standard output after an error of `is_full`; return the error to raise."""
     discard(sys.stdout)
     return InputOutputError(
-        f"standard output: cannot be written: {error.strerror or error}; "
-        "send it to a place that has room"
+        f"standard output: cannot be written: {error.strerror or error}",
+        "redirect it to a disk that has room",
     )
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    signs = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(sign, "?") for sign in signs), error.end
+    characters = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(each, "?") for each in characters), error.end
 
 
 codecs.register_error(PLAIN_WORDS, _plain)

@@ -1,6 +1,6 @@
-"""`macontrol check --backend serial`, through the wires of emulated boards and radios.
+"""`macontrol check --backend serial` with emulated boards and radios.
 
-Nothing that is examined may move, and whatever is broken is found, named, and no more than that.
+Nothing moves, and exactly the lines of what is broken fail.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ Check = Callable[..., "Report"]
 
 
 class Report:
-    """What the doctor said: verdict, detail and fix by line."""
+    """The output of a check: verdict, detail and fix by line."""
 
-    def __init__(self, code: int, told: str) -> None:
+    def __init__(self, code: int, text: str) -> None:
         self.code = code
-        self.told = told
+        self.text = text
         self.lines: dict[str, tuple[str, str, str]] = {}
-        for verdict, what, rest in LINES.findall(told):
+        for verdict, what, rest in LINES.findall(text):
             detail, _, fix = rest.partition("fix: ")
-            # The verdict on a thing comes first, notes on it after that.
+            # The verdict comes first, notes after it.
             self.lines.setdefault(what.strip(), (verdict, detail.strip(), fix.strip()))
 
     def failed(self, *among: str) -> list[str]:
@@ -62,9 +62,9 @@ class Report:
     def passed(self, *among: str) -> list[str]:
         return [what for what in among if self.lines[what][0] in ("pass", "note")]
 
-    def told_of(self, what: str) -> str:
+    def text_of(self, what: str) -> str:
         verdict, detail, fix = self.lines[what]
-        assert bool(fix) == (verdict in ("FAIL", "note")), "what is not in order comes with a fix"
+        assert bool(fix) == (verdict in ("FAIL", "note")), "what does not pass has a fix"
         return f"{detail}; {fix}"
 
 
@@ -106,33 +106,33 @@ def radio(closing: ExitStack, power: float = 0.0) -> VirtualRadio:
     return closing.enter_context(made)
 
 
-def test_a_bench_in_order_passes_and_does_not_move(check: Check, closing: ExitStack) -> None:
+def test_a_good_bench_passes_and_does_not_move(check: Check, closing: ExitStack) -> None:
     clock = WallClock()
     bench = closing.enter_context(
         VirtualBench(load_config(preset="lab-2g4-grbl"), clock, seed=1, block_bytes=16384)
     )
     before = bench.stage.position_at(clock.now())
     report = check("--port", bench.stage.port, "--probe", f"rtl_tcp://{bench.radio.address}")
-    assert report.failed(*STAGE, *RADIO) == [], report.told
+    assert report.failed(*STAGE, *RADIO) == [], report.text
     # How soon rewards are ready depends on how busy the machine is.
     expected = [what for what in STAGE + RADIO if what != "delay"]
     assert report.passed(*expected) == expected
     assert report.code == 0
     assert bench.stage.position_at(clock.now()) == before
     assert not [line for line in bench.stage.lines if "H" in line or "X" in line]
-    assert "Grbl 1.1h" in report.told_of("board")
-    assert "not homed" in report.told_of("homing")
-    assert float(report.told_of("noise floor").split()[0]) == pytest.approx(-40, abs=1.5)
+    assert "Grbl 1.1h" in report.text_of("board")
+    assert "not homed" in report.text_of("homing")
+    assert float(report.text_of("noise floor").split()[0]) == pytest.approx(-40, abs=1.5)
 
 
-def test_a_zaber_stage_is_examined_alike(check: Check, closing: ExitStack) -> None:
+def test_a_zaber_stage_is_examined_too(check: Check, closing: ExitStack) -> None:
     clock = WallClock()
     bench = closing.enter_context(VirtualBench(load_config(preset="lab-5g8-zaber"), clock, seed=1))
     before = bench.stage.position_at(clock.now())
     words = ["--preset", "lab-5g8-zaber", "--port", bench.stage.port, *NO_RADIO]
     report = check(*words)
-    assert report.passed(*STAGE) == STAGE, report.told
-    assert re.search(r"Zaber device \d+, serial \d+, firmware \d", report.told_of("board"))
+    assert report.passed(*STAGE) == STAGE, report.text
+    assert re.search(r"Zaber device \d+, serial \d+, firmware \d", report.text_of("board"))
     assert check(*words, "--set", "stage.travel_mm=999").failed(*STAGE) == ["settings"]
     assert bench.stage.position_at(clock.now()) == before
 
@@ -146,56 +146,56 @@ class TestZaber:
     def examine(self, check: Check, device: VirtualZaber, *words: str) -> Report:
         return check("--preset", "lab-5g8-zaber", "--port", device.port, *NO_RADIO, *words)
 
-    def test_flags_that_void_the_position_fail_with_what_to_do(
+    def test_flags_that_invalidate_the_position_fail_with_a_fix(
         self, check: Check, device: VirtualZaber
     ) -> None:
         device.raise_flag("FS")
         report = self.examine(check, device)
         assert report.failed(*STAGE) == ["homing"]
-        assert "FS, the motor stalled" in report.told_of("homing")
-        assert "the rail is clear" in report.told_of("homing")
+        assert "FS, the motor stalled" in report.text_of("homing")
+        assert "the rail is clear" in report.text_of("homing")
 
     @pytest.mark.fault("zaber-hot-or-supply")
-    def test_flags_that_do_not_are_notes(self, check: Check, device: VirtualZaber) -> None:
+    def test_other_flags_are_notes(self, check: Check, device: VirtualZaber) -> None:
         device.raise_flag("WT")
         report = self.examine(check, device)
         assert report.failed(*STAGE) == []
-        assert re.search(r"note +settings +WT, the device is hot\n +fix: let it cool", report.told)
-        assert "(flags: WT, WR)" in report.told_of("homing")
+        assert re.search(r"note +settings +WT, the device is hot\n +fix: let it cool", report.text)
+        assert "(flags: WT, WR)" in report.text_of("homing")
 
-    def test_one_that_somebody_else_moves_is_a_note(
+    def test_a_device_that_another_program_moves_is_a_note(
         self, check: Check, device: VirtualZaber
     ) -> None:
         device.interrupt(300_000, speed=16_384)  # half a minute
         report = self.examine(check, device)
         assert report.failed(*STAGE) == []
-        assert "it was moving when it was connected" in report.told
+        assert "it was moving when it was connected" in report.text
 
-    def test_without_the_size_of_a_microstep_nothing_is_asked(
+    def test_without_the_microstep_size_the_settings_fail(
         self, check: Check, device: VirtualZaber
     ) -> None:
         report = self.examine(check, device, "--set", "stage.microstep_mm=unknown")
         assert report.failed(*STAGE) == ["settings"]
         assert report.lines["board"][0] == "skip"
-        assert "data sheet" in report.told_of("settings")
+        assert "data sheet" in report.text_of("settings")
 
 
 class TestStage:
-    def test_a_file_that_is_no_port(self, check: Check, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_a_port(self, check: Check, tmp_path: Path) -> None:
         file = tmp_path / "notes"
-        file.write_text("not for a board")
+        file.write_text("not a port")
         report = check("--port", str(file), *NO_RADIO)
         assert report.failed(*STAGE) == ["port"]
-        assert "it is no serial port" in report.told_of("port")
-        assert file.read_text() == "not for a board"
+        assert "not a serial port" in report.text_of("port")
+        assert file.read_text() == "not a port"
 
     @pytest.mark.fault("port-missing-or-forbidden")
     def test_no_such_port(self, check: Check) -> None:
         report = check("--port", "/dev/no-such-port", *NO_RADIO)
         assert report.code == 69
         assert report.failed(*STAGE) == ["port"]
-        assert "/dev/no-such-port: No such file" in report.told_of("port")
-        assert "--port" in report.told_of("port")
+        assert "/dev/no-such-port: No such file" in report.text_of("port")
+        assert "--port" in report.text_of("port")
 
     @pytest.mark.fault("port-in-use")
     def test_a_port_that_another_process_holds(self, check: Check, closing: ExitStack) -> None:
@@ -209,8 +209,8 @@ class TestStage:
             report = check("--port", stage.port, *NO_RADIO)
             holder.communicate()
         assert report.failed(*STAGE) == ["in use"]
-        assert f"(process {holder.pid})" in report.told_of("in use")
-        assert f"kill {holder.pid}" in report.told_of("in use")
+        assert f"(process {holder.pid})" in report.text_of("in use")
+        assert f"kill {holder.pid}" in report.text_of("in use")
         assert report.lines["board"][0] == "skip"
 
     @pytest.mark.fault("port-in-use")
@@ -218,20 +218,20 @@ class TestStage:
         self, check: Check, closing: ExitStack
     ) -> None:
         stage = board(closing)
-        # The processes of others cannot be seen, and neither does a process see itself.
+        # Processes of other users are invisible; the check does not count its own process either.
         closing.enter_context(serial.Serial(stage.port, exclusive=True))
         report = check("--port", stage.port, *NO_RADIO)
         assert report.failed(*STAGE) == ["in use"]
-        assert report.told.count("in use") == 2, "the name of the line, and what it says"
-        assert "sudo fuser" in report.told_of("in use")
+        assert report.text.count("in use") == 2, "the subject and the detail"
+        assert "sudo fuser" in report.text_of("in use")
         assert report.lines["board"][0] == "skip"
 
-    def test_a_stage_that_a_controller_drives(self, check: Check, closing: ExitStack) -> None:
+    def test_a_stage_that_another_controller_uses(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing)
         with InstanceLock(stage.port):
             report = check("--port", stage.port, *NO_RADIO)
         assert report.failed(*STAGE) == ["in use"]
-        assert "is driven by" in report.told_of("in use")
+        assert "is driven by" in report.text_of("in use")
 
     @pytest.mark.fault("port-missing-or-forbidden")
     def test_a_port_this_user_may_not_open(
@@ -239,11 +239,11 @@ class TestStage:
     ) -> None:
         # Tests may run as root, who may open everything.
         shut = Access(False, "root", "dialout", "crw-rw----")
-        monkeypatch.setattr("macontrol.doctor.bench.access_to", lambda _: shut)
+        monkeypatch.setattr("macontrol.doctor.port.access_to", lambda _: shut)
         report = check("--port", board(closing).port, *NO_RADIO)
         assert report.failed(*STAGE) == ["permission"]
         assert report.lines["in use"][0] == "skip"
-        assert "sudo usermod -aG dialout" in report.told_of("permission")
+        assert "sudo usermod -aG dialout" in report.text_of("permission")
 
     @pytest.mark.fault("no-board-on-port")
     def test_a_port_without_a_board(
@@ -254,11 +254,11 @@ class TestStage:
         stage.hang()
         report = check("--port", stage.port, *NO_RADIO)
         assert report.failed(*STAGE) == ["board"]
-        assert "baud" in report.told_of("board")
+        assert "baud" in report.text_of("board")
 
     @pytest.mark.fault("board-settings-contradict")
     @pytest.mark.parametrize(
-        ("setting", "told"),
+        ("setting", "expected"),
         [
             ("stage.travel_mm=999", "stage.travel_mm to at most 296"),
             ("stage.speed_mm_per_s=999", "stage.speed_mm_per_s to at most 200"),
@@ -266,29 +266,29 @@ class TestStage:
         ],
     )
     def test_settings_that_contradict_the_config(
-        self, check: Check, closing: ExitStack, setting: str, told: str
+        self, check: Check, closing: ExitStack, setting: str, expected: str
     ) -> None:
         report = check("--port", board(closing).port, *NO_RADIO, "--set", setting)
         assert report.failed(*STAGE) == ["settings"]
         assert report.passed("board", "homing", "latency") == ["board", "homing", "latency"]
-        assert told in report.told_of("settings")
+        assert expected in report.text_of("settings")
 
     @pytest.mark.fault("axis-missing")
-    def test_an_axis_that_the_board_has_not(self, check: Check, closing: ExitStack) -> None:
+    def test_an_axis_that_the_board_does_not_have(self, check: Check, closing: ExitStack) -> None:
         report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.axis="C"')
         assert report.failed(*STAGE) == ["settings"]
-        assert "stage.axis = 'C': the board has only the axes X Y Z" in report.told_of("settings")
+        assert "stage.axis = 'C': the board has only the axes X Y Z" in report.text_of("settings")
 
     @pytest.mark.fault("board-settings-contradict")
-    def test_a_board_that_does_not_home(self, check: Check, closing: ExitStack) -> None:
+    def test_a_board_without_homing(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing, settings={20: 0, 22: 0})
         report = check("--port", stage.port, *NO_RADIO)
         assert report.failed(*STAGE) == ["settings"]
-        assert "set $22=1" in report.told_of("settings")
+        assert "set $22=1" in report.text_of("settings")
         assert report.passed("board", "homing") == ["board", "homing"]
         assert report.lines["latency"][0] == "skip"
 
-    def test_a_board_in_alarm_is_examined_to_the_end(
+    def test_a_board_in_alarm_is_examined_completely(
         self, check: Check, closing: ExitStack
     ) -> None:
         stage = board(closing, reset_on_open=False)
@@ -297,47 +297,49 @@ class TestStage:
             wait_until(lambda: stage.state == "Idle")
         stage.trip_limit()
         report = check("--port", stage.port, *NO_RADIO)
-        assert report.failed(*STAGE) == ["homing"], report.told
-        assert "locked by an alarm" in report.told_of("homing")
+        assert report.failed(*STAGE) == ["homing"], report.text
+        assert "locked by an alarm" in report.text_of("homing")
         assert report.passed("settings", "latency") == ["settings", "latency"]
         assert stage.state == "Alarm"
         again = check("--port", stage.port, *NO_RADIO)
-        assert again.failed(*STAGE) == [], again.told
-        assert "locked until it is homed" in again.told_of("homing")
+        assert again.failed(*STAGE) == [], again.text
+        assert "locked until it is homed" in again.text_of("homing")
 
     def test_a_carriage_on_its_switch(self, check: Check, closing: ExitStack) -> None:
         report = check("--port", board(closing, distance_mm=-2.5).port, *NO_RADIO)
-        assert report.failed(*STAGE) == ["homing"], report.told
-        assert "the X limit switch is closed" in report.told_of("homing")
+        assert report.failed(*STAGE) == ["homing"], report.text
+        assert "the X limit switch is closed" in report.text_of("homing")
 
     def test_a_rail_that_is_too_short(self, check: Check, closing: ExitStack) -> None:
         report = check("--port", board(closing, settings={130: 100.0}).port, *NO_RADIO)
         assert report.failed(*STAGE) == ["slot"]
-        assert "physical.region_length" in report.told_of("slot")
+        assert "physical.region_length" in report.text_of("slot")
 
     def test_a_board_too_slow_for_the_slot(self, check: Check, closing: ExitStack) -> None:
         stage = board(closing, reset_on_open=False)
         stage.slow_down(0.1)
         report = check("--port", stage.port, *NO_RADIO, *SHORT_SLOTS)
         assert report.failed(*STAGE) == ["slot"]
-        assert "set physical.actuation_time_s to at least" in report.told_of("slot")
-        assert "set physical.command_latency_s to 0." in report.told
+        assert "set physical.actuation_time_s to at least" in report.text_of("slot")
+        assert "set physical.command_latency_s to 0." in report.text
 
-    def test_what_could_be_better_is_a_note(self, check: Check, closing: ExitStack) -> None:
+    def test_a_setting_that_could_be_better_is_a_note(
+        self, check: Check, closing: ExitStack
+    ) -> None:
         report = check("--port", board(closing, settings={1: 25}).port, *NO_RADIO)
         assert report.failed(*STAGE) == []
-        assert re.search(r"^note +settings +\$1=25: .*\n +fix: set \$1=255", report.told, re.M)
+        assert re.search(r"^note +settings +\$1=25: .*\n +fix: set \$1=255", report.text, re.M)
 
 
 class TestRadio:
     @pytest.mark.fault("radio-unreachable")
-    def test_one_that_is_not_there(self, check: Check) -> None:
+    def test_no_server_at_the_address(self, check: Check) -> None:
         report = check(*NO_STAGE, *NO_RADIO)
         assert report.failed(*RADIO) == ["radio"]
-        assert "nothing listens there; start rtl_tcp" in report.told_of("radio")
+        assert "nothing listens there; start rtl_tcp" in report.text_of("radio")
 
     @pytest.mark.fault("radio-busy")
-    def test_one_that_is_busy_and_with_whom(self, check: Check, closing: ExitStack) -> None:
+    def test_a_busy_server_and_its_client(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
         host, port = made.address.split(":")
         code = (
@@ -355,82 +357,83 @@ class TestRadio:
             )
             client.kill()
         assert report.failed(*RADIO) == ["radio"]
-        assert "busy with another client" in report.told_of("radio")
-        assert f"(process {client.pid})" in report.told_of("radio")
+        assert "busy with another client" in report.text_of("radio")
+        assert f"(process {client.pid})" in report.text_of("radio")
 
     @pytest.mark.fault("tuner-out-of-range")
-    def test_one_whose_tuner_does_not_reach_the_frequency(
+    def test_a_tuner_that_does_not_reach_the_frequency(
         self, check: Check, closing: ExitStack
     ) -> None:
         plan = ("probe.tuner_frequency_hz=1.9e9", "probe.converter_lo_hz=500e6")
         words = [word for value in plan for word in ("--set", value)]
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing).address}", *words)
         assert report.failed(*RADIO) == ["radio"]
-        assert "R820T tuner receives 24 MHz to 1766 MHz" in report.told_of("radio")
+        assert "R820T tuner receives 24 MHz to 1766 MHz" in report.text_of("radio")
 
     @pytest.mark.fault("radio-wrong-server")
-    def test_something_else_that_listens_there(self, check: Check, closing: ExitStack) -> None:
+    def test_another_kind_of_server(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
         made.header = b"SSH-2.0-Open"
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}")
         assert report.failed(*RADIO) == ["radio"]
-        assert "this is not rtl_tcp" in report.told_of("radio")
+        assert "this is not rtl_tcp" in report.text_of("radio")
 
     @pytest.mark.fault("radio-silent")
-    def test_one_that_is_silent(self, check: Check, closing: ExitStack) -> None:
+    def test_a_server_that_sends_no_samples(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
         made.stall(60.0)
         words = ["--set", "probe.silence_s=0.5"]
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}", *words)
         assert report.failed(*RADIO) == ["radio"]
 
-    def test_one_that_goes_away_meanwhile_leaves_no_line_out(
+    def test_a_server_that_stops_during_the_check_leaves_no_line_out(
         self, check: Check, closing: ExitStack
     ) -> None:
         made = radio(closing)
 
-        def go_away() -> None:
+        def stop_server() -> None:
             wait_until(lambda: made.clients == 1, 60.0)
-            time.sleep(1.5)  # it has settled by then, and the noise floor is being measured
+            time.sleep(1.5)  # by then the noise floor is being measured
             made.close()
 
-        thread = threading.Thread(target=go_away)
+        thread = threading.Thread(target=stop_server)
         thread.start()
         words = ["--probe", f"rtl_tcp://{made.address}", "--set", "probe.noise_floor_s=10"]
         report = check(*NO_STAGE, *words)
         thread.join()
         assert report.code == 69
         assert report.failed(*RADIO) == ["sample rate", "noise floor"]
-        assert "nothing listens there" in report.told_of("sample rate")
+        assert "nothing listens there" in report.text_of("sample rate")
 
-    def test_one_that_is_overdriven(self, check: Check, closing: ExitStack) -> None:
+    def test_a_radio_that_is_overdriven(self, check: Check, closing: ExitStack) -> None:
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=9.0).address}")
         assert report.failed(*RADIO) == ["clipping", "noise floor"]
-        assert "lower probe.gain_db (it is 20)" in report.told_of("clipping")
+        assert "lower probe.gain_db (it is 20)" in report.text_of("clipping")
 
-    def test_a_floor_without_room_for_a_link(self, check: Check, closing: ExitStack) -> None:
+    def test_a_noise_floor_without_room_for_a_signal(
+        self, check: Check, closing: ExitStack
+    ) -> None:
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=0.2).address}")
         assert report.failed(*RADIO) == ["noise floor"]
-        assert "switch the transmitter off" in report.told_of("noise floor")
+        assert "switch the transmitter off" in report.text_of("noise floor")
 
-    def test_rewards_that_come_after_the_decision_are_a_note_with_the_cure(
+    def test_rewards_after_the_decision_are_a_note_with_a_fix(
         self, check: Check, closing: ExitStack
     ) -> None:
         made = VirtualRadio(lambda _: 0.0, noise_power=1e-4, block_bytes=262144)  # 64 ms
         words = [*NO_STAGE, "--probe", f"rtl_tcp://{closing.enter_context(made).address}"]
         report = check(*words, "--set", "probe.lead_s=0")
-        told = report.told_of("delay")
-        assert "5 ms are left, then it is used a slot late" in told
-        found = re.search(r"or up to (\d+) ms.*set probe\.lead_s to ([\d.]+)", told, re.DOTALL)
-        assert found, told
+        text = report.text_of("delay")
+        found = re.search(r"at most (\d+) ms; .* 5 ms.*set probe\.lead_s to ([\d.]+)", text)
+        assert found, text
         assert 0.03 < float(found[2]) == pytest.approx(float(found[1]) / 1e3, abs=0.0021)
-        time.sleep(0.2)  # for the radio to see that its client has gone
+        time.sleep(0.2)  # for the radio to notice that its client has closed
         assert report.failed(*RADIO) == []
         again = check(*words, "--set", "probe.lead_s=0.9")
-        assert again.passed("delay") == ["delay"], again.told
-        assert "905 ms are left for that" in again.told_of("delay")
+        assert again.passed("delay") == ["delay"], again.text
+        assert "905 ms" in again.text_of("delay")
 
-    def test_samples_that_get_lost(self, check: Check, closing: ExitStack) -> None:
+    def test_lost_samples(self, check: Check, closing: ExitStack) -> None:
         made = radio(closing)
 
         def lose() -> None:
@@ -445,14 +448,14 @@ class TestRadio:
         assert "sample rate" in report.failed(*RADIO)
 
     @pytest.mark.fault("sample-rate-wrong")
-    def test_a_rate_that_is_not_held(self, check: Check) -> None:
-        """A server that sends at three quarters of the rate it was told."""
+    def test_a_sample_rate_that_is_too_low(self, check: Check) -> None:
+        """A server that sends at three quarters of the requested rate."""
         with socket.create_server(("127.0.0.1", 0)) as server:
             thread = threading.Thread(target=slow_server, args=(server,), daemon=True)
             thread.start()
             report = check(*NO_STAGE, "--probe", f"rtl_tcp://127.0.0.1:{server.getsockname()[1]}")
         assert report.code == 69
-        assert report.failed("radio", "sample rate"), report.told
+        assert report.failed("radio", "sample rate"), report.text
 
 
 def slow_server(server: socket.socket) -> None:

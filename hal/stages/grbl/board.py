@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_most
 from macontrol.config.stage_settings import AXES, StageSettings
-from macontrol.hal.serial.diagnostics import Advice
+from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.stage import LONGEST_HOMING_S
 
 
@@ -143,25 +143,27 @@ def _require_consistent(axis: Axis, settings: StageSettings, index: int) -> None
         )
 
 
-def advice(identity: BoardIdentity, settings: StageSettings) -> tuple[Advice, ...]:
+def advice(identity: BoardIdentity, settings: StageSettings) -> tuple[Diagnosis, ...]:
     """Settings that work, but should be changed."""
     values, found = identity.settings, []
     if values.get(1, 255) != 255:
         found.append(
-            Advice(
+            Diagnosis(
                 f"$1={values[1]:g}: the motor is released at rest, and the carriage can slip",
                 "set $1=255",
             )
         )
     if values.get(20, 1) == 0:
         found.append(
-            Advice("$20=0: the board's soft limits are off", "set $20=1 as a second safeguard")
+            Diagnosis("$20=0: the board's soft limits are off", "set $20=1 as a second safeguard")
         )
     if values.get(21, 1) == 0:
-        found.append(Advice("$21=0: the board ignores its limit switches in motion", "set $21=1"))
+        found.append(
+            Diagnosis("$21=0: the board ignores its limit switches in motion", "set $21=1")
+        )
     if settings.homing_command != "axis" and "H" not in identity.options:
         found.append(
-            Advice(
+            Diagnosis(
                 "$H homes every axis of this board",
                 "connect a limit switch to each, or use a one-axis build",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from macontrol.config.stage_settings import StageSettings
-from macontrol.hal.serial.diagnostics import Advice
+from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.framing import LineBuffer
 from macontrol.hal.stages.grbl.board import BoardIdentity, advice
 from macontrol.hal.stages.grbl.protocol import (
@@ -62,27 +62,27 @@ class GrblDiagnostics:
         is_locked = self._status.state == "Alarm"
         return "locked until it is homed" if is_locked else self._status.state.lower()
 
-    def problem(self) -> Advice | None:
+    def problem(self) -> Diagnosis | None:
         axis = self._settings.axis
         if self._status is not None and axis in self._status.pins:
-            return Advice(
+            return Diagnosis(
                 f"the {axis} limit switch is closed",
                 "move the carriage off the switch by hand; otherwise check the wiring, and invert "
                 "the switch with $5 if it opens when pressed",
             )
         if self._alarm is not None:
-            return Advice(
+            return Diagnosis(
                 f"it was found in {self._alarm}",
                 self._alarm.fix or "check that the rail is clear, then home it",
             )
         if self._was_unresponsive:
-            return Advice(
+            return Diagnosis(
                 "it answered only after a reset: it was locked by an alarm, or it hung",
                 "check that the rail is clear and the switches work; it has been reset",
             )
         return None
 
-    def advice(self) -> tuple[Advice, ...]:
+    def advice(self) -> tuple[Diagnosis, ...]:
         if not self._values:
             return ()
         identity = BoardIdentity(self._banner, self._version, self._options, self._values)

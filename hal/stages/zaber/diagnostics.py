@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from macontrol.config.stage_settings import AXES, StageSettings
-from macontrol.hal.serial.diagnostics import Advice
+from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.framing import LineBuffer
 from macontrol.hal.stages.zaber.protocol import (
     HIDING_FLAGS,
@@ -81,21 +81,21 @@ class ZaberDiagnostics:
     def state(self) -> str:
         return f"flags: {', '.join(self._flags)}" if self._flags else "no flags"
 
-    def problem(self) -> Advice | None:
+    def problem(self) -> Diagnosis | None:
         for flag in self._flags:
             if voids_position(flag) and flag not in NOT_HOMED:
-                return Advice(f"it reports {explain(flag)}", _FIXES.get(flag, _CLEAR_THE_RAIL))
+                return Diagnosis(f"it reports {explain(flag)}", _FIXES.get(flag, _CLEAR_THE_RAIL))
         return None
 
-    def advice(self) -> tuple[Advice, ...]:
+    def advice(self) -> tuple[Diagnosis, ...]:
         found = [
-            Advice(explain(flag), _FIXES[flag])
+            Diagnosis(explain(flag), _FIXES[flag])
             for flag in self._flags
             if flag in HIDING_FLAGS or flag == MANUAL
         ]
         if self._was_moving:
             found.append(
-                Advice(
+                Diagnosis(
                     "it was moving when it was connected, and has been stopped",
                     "find out what else drives it",
                 )

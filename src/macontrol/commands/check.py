@@ -1,10 +1,10 @@
-"""Check a configuration, and tell what follows from it; with --backend serial, examine the bench.
+"""Check a configuration and show what follows from it; with --backend serial, examine the bench.
 
-Nothing moves. The time of one decision is measured here and held against what the slot leaves for
-it. Of a serial bench everything that a run needs is looked at, a line each, with the fix where it
-fails: port, permission, who else holds it, board, settings, homing, latency; radio, sample rate,
-delay, clipping, noise floor (with the transmitter off). The exit code is 0 if all is fine, and 69
-if something is not.
+Nothing moves. The time of one decision is measured on this machine and compared with the time that
+the slot leaves for it. A serial bench is examined for everything that a run needs, one line each,
+with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
+radio, sample rate, delay, clipping, noise floor (with the transmitter off). The exit code is 0 if
+everything passes, and 69 if something fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from macontrol.controller.policies.policy import Policy
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.controller.survey.samples import Survey
-from macontrol.doctor.bench import BenchDoctor, Finding, Verdict
+from macontrol.doctor.bench import examine_bench
+from macontrol.doctor.report import Finding, Report, Verdict
 from macontrol.hal import Clock
 from macontrol.hal.probes.rtl_tcp.stream import WIDEST_HZ
 from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
@@ -66,9 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     config, console = bench_config_from(arguments), Console()
-    idle = overrides_without_effect(config, arguments.config, arguments.preset)
-    for key, why in idle.items():
-        console.print(f"note: {key} has no effect: {why}", highlight=False, soft_wrap=True)
+    unused = overrides_without_effect(config, arguments.config, arguments.preset)
+    for key, reason in unused.items():
+        console.print(f"note: {key} has no effect: {reason}", highlight=False, soft_wrap=True)
     if arguments.theory:
         console.print(theory_table(config, _simulated_survey(config)))
     if arguments.backend == "serial":
@@ -84,7 +85,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _check_radio(config: Config) -> None:
-    """What can be said of a radio before it is connected."""
+    """Check what can be checked of a radio before it is connected."""
     probe = config.probe
     if probe.driver == "rtl_tcp":
         refuse_beyond(probe.tuner_frequency_hz, [WIDEST_HZ], "tuner, if it is an RTL-SDR's,")
@@ -100,52 +101,51 @@ def _check_config(config: Config, console: Console) -> None:
     policy = make_policy(config, _simulated_survey(config))
     decision = _decision_times(config, policy)
     budget = config.timing.decision_share * config.physical.slot_duration_s
-    # The tail on a machine that does other things now says nothing of a run under SCHED_FIFO.
+    # The median: slow decisions on a busy machine say nothing about a run under SCHED_FIFO.
     fits = _HEADROOM * float(np.median(decision)) <= budget
     console.print(_table(config, policy, decision, budget, fits))
     if not fits:
         raise ConfigError(
-            "algorithm: one decision takes longer on this machine than the slot leaves for it; "
+            "algorithm: one decision takes longer on this machine than the slot leaves for it",
             "lengthen physical.slot_duration_s, raise timing.decision_share, or coarsen "
-            "algorithm.grid_spacing"
+            "algorithm.grid_spacing",
         )
 
 
 def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficLog | None) -> int:
-    """The config as without a bench, then the bench, line by line."""
+    """Check the config as without a bench, then examine the bench."""
 
-    def tell(finding: Finding) -> None:
+    def show(finding: Finding) -> None:
         line = Text(f"{finding.verdict:5}", style=_STYLES[finding.verdict])
-        line.append(f" {finding.what:12} {finding.detail}", style="default not bold")
+        line.append(f" {finding.subject:12} {finding.detail}", style="default not bold")
         if finding.fix:
             line.append(f"\n{'':18} fix: {finding.fix}", style="default not bold")
         console.print(line, soft_wrap=True, highlight=False)
 
-    doctor = BenchDoctor(config, clock, tell, log=log)
+    report = Report(show)
     try:
         _check_config(config, console)
     except ConfigError as error:
-        tell(Finding("decision", "FAIL", *str(error).split("; ", 1)))
-        doctor.failures += 1
-    failures = doctor.examine()
-    if failures:
-        console.print(f"{failures} of the above must be fixed", highlight=False)
-    return HardwareError.exit_code if failures else 0
+        report.error("decision", error, "")
+    examine_bench(config, clock, report, log)
+    if report.failures:
+        console.print(f"{report.failures} of the above must be fixed", highlight=False)
+    return HardwareError.exit_code if report.failures else 0
 
 
 def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """How long observing and deciding take here, with a full window."""
+    """How long observing and deciding take on this machine, with a full window."""
     grid, position = config.grid, policy.start_position
     warm_up = min(config.algorithm.window, 300)
     slots = _TIMED_SLOTS if not _is_direct(policy) else 20
     times = np.empty(slots)
     for slot in range(1, warm_up + slots + 1):
         reward = config.g_max * 0.5 * (1 + np.sin(position * 3))
-        begun = time.perf_counter()
+        start = time.perf_counter()
         policy.observe(slot, position, float(reward))
         position = policy.decide(slot, position).position
         if slot > warm_up:
-            times[slot - warm_up - 1] = time.perf_counter() - begun
+            times[slot - warm_up - 1] = time.perf_counter() - start
         if slot % 200 == 0:
             position = float(grid.points[(slot * 37) % grid.size])
     return times
@@ -156,7 +156,7 @@ def _is_direct(policy: Policy) -> bool:
 
 
 def _measured(config: Config) -> str:
-    """What is measured of a slot: of a radio's samples the guards and the lead are left out."""
+    """The measured part of a slot; a radio leaves out the guards and the lead."""
     interval = f"{config.slot_timing.measure_s * 1e3:.3g}"
     if not has_radio(config.probe):
         return f"{interval} to measure"
@@ -215,15 +215,15 @@ def _table(
 
 
 def _kernel_rows(config: Config) -> list[tuple[str, str]]:
-    """What the kernel's settings come to: its fringes, their damping and its numerical rank."""
-    kernel, given = kernel_from_config(config.kernel), config.kernel
+    """What follows from the kernel's settings: its fringes, their damping, its numerical rank."""
+    kernel, settings = kernel_from_config(config.kernel), config.kernel
     fringes = [term for term in kernel.terms if term.period != inf]
-    rows: list[tuple[str, str]] = [("kernel", given.name)]
+    rows: list[tuple[str, str]] = [("kernel", settings.name)]
     if fringes:
-        derived = " (from the sector)" if given.fringe_periods == "auto" else ""
+        derived = " (from the sector)" if settings.fringe_periods == "auto" else ""
         periods = ", ".join(f"{term.period:.4g}" for term in fringes)
         rows.append(("fringe periods", f"{periods} wavelengths{derived}"))
-        derived = " (from the angular spread)" if given.fringe_damping == "auto" else ""
+        derived = " (from the angular spread)" if settings.fringe_damping == "auto" else ""
         rows.append(("fringe damping", f"{fringes[0].length:.4g} wavelengths{derived}"))
     rank = kernel_features(kernel, config.grid).rank
     rows.append(("numerical rank", f"{rank} of {config.grid_size} positions"))

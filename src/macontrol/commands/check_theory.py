@@ -1,8 +1,8 @@
-"""The constants of the paper's analysis for a config: what Theorem 1 and the lemmas would ask for.
+"""The constants of the paper's analysis for a config, by Theorem 1 and the lemmas.
 
-They bound the worst case and are far from what works best: the paper itself runs with β = 1.5 and
+They bound the worst case and are far from the best values: the paper itself uses β = 1.5 and
 Δ = 0.1 σ_f. Quantities that the theorem assumes known are estimated in the simulated world of the
-config, and named with each value.
+config, and the table says so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TheoryConstants:
     """The constants of Theorem 1 and its lemmas."""
 
     norm_bound: float
-    """B: at least this; the RKHS norm of the posterior mean of the survey."""
+    """B, a lower estimate: the RKHS norm of the posterior mean of the survey."""
     noise_bound: float
     """R = σ_ε: Gaussian noise is sub-Gaussian with its standard deviation."""
     gamma_w: float
@@ -52,9 +52,9 @@ class TheoryConstants:
     variation: float
     """V_T (eq. variation)."""
     surface_movement: float
-    """S̄_T, with the hidden constant taken for 1 (eq. surface-bound)."""
+    """S̄_T, with the hidden constant set to 1 (eq. surface-bound)."""
     margin: float
-    """Δ = √(C_0·S̄_T/T), with the hidden constant taken for 1 (eq. margin)."""
+    """Δ = √(C_0·S̄_T/T), with the hidden constant set to 1 (eq. margin)."""
 
 
 def theory_constants(config: Config, survey: Survey) -> TheoryConstants:
@@ -151,7 +151,7 @@ def theory_table(config: Config, survey: Survey) -> Table:
         (
             "C_0",
             f"{found.c_0:.4g}",
-            "most that one target switch can cost: energy and reward lost on the way",
+            "largest cost of one target switch: energy and reward lost in transit",
         ),
         (
             "V_T",
@@ -162,12 +162,12 @@ def theory_table(config: Config, survey: Survey) -> Table:
         (
             "S_T",
             f"{found.surface_movement:.4g}",
-            "bound on the movement of the acquisition surface; hidden constant taken for 1",
+            "bound on the movement of the acquisition surface; hidden constant set to 1",
         ),
         (
             "Δ",
             f"{found.margin:.4g}",
-            f"margin √(C_0 S_T / T), constant taken for 1: {found.margin / sigma_f:.3g} σ_f; this "
+            f"margin √(C_0 S_T / T), constant set to 1: {found.margin / sigma_f:.3g} σ_f; this "
             f"configuration uses {algorithm.margin:g} σ_f",
         ),
     ]

@@ -1,7 +1,7 @@
-"""List what on this machine is likely a stage or a radio, and who holds it.
+"""List what is likely a stage or a radio on this machine, and the programs that use it.
 
-Nothing is opened: a port that is opened resets many boards, and a radio that is in use stays so.
-With --soapy, SoapySDR is asked which radios it finds; some of its modules open a free one for that.
+Nothing is opened: opening a port resets many boards, and a radio in use is not disturbed. With
+--soapy, SoapySDR searches for radios; some of its modules open a free radio to do so.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from macontrol.hal.probes.soapy.stream import find_radios, installed_modules, lo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--soapy", action="store_true", help="also ask SoapySDR which radios it finds"
-    )
+    parser.add_argument("--soapy", action="store_true", help="also search for radios with SoapySDR")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -39,7 +37,7 @@ def main(arguments: argparse.Namespace) -> int:
         soapy = load_soapy()
         show_soapy(console, find_radios(soapy), installed_modules(soapy))
     else:
-        _line(console, _word_on_soapy())
+        _line(console, _soapy_status())
     return 0
 
 
@@ -49,7 +47,7 @@ def show(
     radios: Sequence[UsbRadio],
     servers: Sequence[RadioServer],
 ) -> None:
-    """Print what was found, or that nothing was."""
+    """Print what was found."""
     _heading(console, "serial ports", "none: is the stage plugged in and powered?", ports)
     for port in ports:
         _entry(console, port.names[0] if port.names else port.device, _facts_of_port(port))
@@ -60,31 +58,29 @@ def show(
     for server in servers:
         _entry(console, f"rtl_tcp://{server.address}", _facts_of_server(server))
     if not (ports or radios or servers):
-        _line(console, "No stage and no radio found. `macontrol virtual-bench` stands in for both.")
+        _line(console, "No stage and no radio found. `macontrol virtual-bench` emulates both.")
 
 
 def show_soapy(console: Console, radios: Mapping[str, str], modules: Sequence[str]) -> None:
-    """Print what SoapySDR finds, as --probe takes it."""
-    none = f"none; it has modules for: {', '.join(modules) or 'nothing'}"
+    """Print the radios that SoapySDR finds, each as a --probe option."""
+    none = f"none; its modules: {', '.join(modules) or 'none'}"
     _heading(console, "radios that SoapySDR finds", none, radios)
     for option, label in radios.items():
         _entry(console, f"--probe {option}", [label] if label else [])
 
 
-def _word_on_soapy() -> str:
+def _soapy_status() -> str:
     try:
-        modules = ", ".join(installed_modules(load_soapy())) or "no radio at all"
+        modules = ", ".join(installed_modules(load_soapy())) or "no radio"
     except ProbeError:
-        return (
-            "SoapySDR: not installed for this Python (Debian: python3-soapysdr); rtl_tcp needs none"
-        )
-    return f"SoapySDR: installed, with modules for {modules}; --soapy asks which radios it finds"
+        return "SoapySDR: not installed for this Python (Debian: python3-soapysdr)"
+    return f"SoapySDR: installed, with modules for {modules}; --soapy searches for radios"
 
 
 def _facts_of_port(port: SerialPort) -> list[str]:
     facts = [port.what + (f", USB {port.usb_id}" if port.usb_id else "")]
     if port.names:
-        facts.append(f"at present {port.device}")
+        facts.append(f"now {port.device}")
     return [*facts, *_permission(port.access), *_held(port.holders)]
 
 
@@ -101,9 +97,9 @@ def _facts_of_radio(radio: UsbRadio) -> list[str]:
 
 
 def _facts_of_server(server: RadioServer) -> list[str]:
-    facts = [f"served by {_names(server.servers) or 'a process that is not visible to this user'}"]
+    facts = [f"served by {_names(server.servers) or 'a process that this user cannot see'}"]
     if server.is_busy:
-        facts.append(f"in use by {_names(server.clients) or 'a client elsewhere'}")
+        facts.append(f"in use by {_names(server.clients) or 'a client on another machine'}")
     return facts
 
 

@@ -3,11 +3,11 @@
   csv   one row per slot (with --events: one row per event), to a file or to standard output
   npz   one array per column, the events as arrays event_…, the header as JSON in `header`
   map   the rewards everywhere on the rail in every slot. Only a run on the simulated bench has
-        one: its world is made again from config and seed. Any other run knows the reward only
+        one: its world is computed again from config and seed. Any other run has the reward only
         where the antenna was.
 
 Positions are in wavelengths, times in seconds; start_s is on the run's own clock, unix_s in UTC.
-A run can be exported while it goes on: what is written is the run up to now.
+`macontrol runs --schema` describes the columns. A run can be exported before it ends.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     form, out = arguments.format, arguments.out
     if arguments.events and form != "csv":
-        raise UsageError("--events goes with --format csv; npz always holds the events")
+        raise UsageError("--events needs --format csv", "npz always contains the events")
     if arguments.slots and form != "map":
-        raise UsageError("--slots goes with --format map")
+        raise UsageError("--slots needs --format map")
     if out is None and form != "csv":
         raise UsageError(f"--format {form} needs --out FILE")
     refuse_input_as_output("--out", out, arguments.run, "run file")
@@ -77,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def write_slots(file: TextIO, run: OpenRun) -> None:
-    """One row per slot; an empty field where there is no value, 0 and 1 for no and yes."""
+    """One row per slot; an empty field for no value, 0 and 1 for no and yes."""
     names = [column.name for column in SLOT_COLUMNS]
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["unix_s", *names])
@@ -93,9 +93,9 @@ def write_events(file: TextIO, run: OpenRun) -> None:
 
 
 def write_arrays(file: IO[bytes], run: OpenRun) -> None:
-    """One array per column. They are read and written one by one: a long run is larger than memory.
+    """One array per column, read and written one by one: a long run is larger than the memory.
 
-    NaN stands for no number, "" for no word.
+    NaN means no number, "" no text.
     """
     events = run.events()
     number, word = np.dtype(np.float64), np.dtype(np.str_)
@@ -111,21 +111,22 @@ def write_arrays(file: IO[bytes], run: OpenRun) -> None:
 
 
 def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> RewardMap:
-    """The world that a run on the simulated bench was in, made again from config and seed."""
+    """The world of a run on the simulated bench, computed again from config and seed."""
     if run.header.backend != SIMULATED_BACKEND:
         raise DataError(
-            f"{run.path}: a run on {run.header.backend} knows the reward only where the antenna "
-            "was, not everywhere on the rail, so it makes no reward map; export it as csv or npz"
+            f"{run.path}: a run on {run.header.backend} has the reward only where the antenna "
+            "was, not everywhere on the rail, so it gives no reward map",
+            "export it as csv or npz",
         )
     if run.count == 0:
-        raise DataError(f"{run.path}: holds no slot yet")
+        raise DataError(f"{run.path}: contains no slot yet")
     if run.first_slot < 1:
         raise DataError(f"{run.path}: is damaged: it begins at slot {run.first_slot}")
     if run.header.resumed_from is not None:
         raise DataError(
             f"{run.path}: begins at slot {run.first_slot}, since it continues an earlier run "
-            f"({run.header.resumed_from}); export a run that begins at slot 1, or write the world "
-            "with `macontrol simulate-map`"
+            f"({run.header.resumed_from})",
+            "export a run that begins at slot 1, or write the world with `macontrol simulate-map`",
         )
     wanted = min(run.last_slot, slots or run.last_slot)
     most = MAP_LIMIT_BYTES // (8 * config.grid_size)
@@ -133,7 +134,8 @@ def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> Reward
         raise DataError(
             f"{run.path}: a map of {wanted} slots × {config.grid_size} positions takes "
             f"{wanted * config.grid_size * 8 / 2**30:.1f} GiB, and {MAP_LIMIT_BYTES / 2**30:g} "
-            f"GiB is the limit; export its beginning with --slots {most} or fewer"
+            "GiB is the limit",
+            f"export its beginning with --slots {most} or fewer",
         )
     world = simulate_map(config, run.header.seed, wanted)
     if run.header.survey is not None:
@@ -142,18 +144,18 @@ def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> Reward
     seen, off = _differing(run, config, world)
     if off:
         print(
-            f"macontrol: {run.path}: {off} of {seen} recorded rewards are not those of the map; "
-            f"the run was of macontrol {run.header.version}, whose world may be another one",
+            f"macontrol: {run.path}: {off} of {seen} recorded rewards differ from the map's; "
+            f"macontrol {run.header.version} wrote the run, and may simulate another world",
             file=sys.stderr,
         )
     return world
 
 
 def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int]:
-    """How many recorded rewards can be compared with the map's, and how many differ."""
+    """The number of recorded rewards that can be compared with the map's, and that differ."""
     slots = run.columns(["slot", "position", "reward"])
     last = config.grid_size - 1
-    with np.errstate(invalid="ignore", over="ignore"):  # a damaged file holds any number
+    with np.errstate(invalid="ignore", over="ignore"):  # a damaged file can contain any number
         steps = slots["position"] / config.algorithm.grid_spacing
         usable = (slots["slot"] <= world.slots) & np.isfinite(slots["reward"])
         usable &= np.abs(steps - np.rint(steps)) < 1e-6
@@ -166,7 +168,7 @@ def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int
 
 def _standard_output() -> TextIO:
     if sys.stdout is None:
-        raise InputOutputError("standard output: is closed; give --out FILE")
+        raise InputOutputError("standard output: is closed", "give --out FILE")
     return sys.stdout
 
 

@@ -1,10 +1,10 @@
 """Replay a policy on a recorded or simulated reward map, and compare it with the oracle.
 
-The policy sees what it would have seen live: the reward where it stands, with the map's noise. It
-begins at x_0, as the oracle does, and is charged for every way it goes.
+The policy observes what it would observe in a run: the reward at its position, with the map's
+noise. It begins at x_0, as the oracle does, and pays for every movement.
 
-The configuration is the one that the map was made with. --set and --config change it; --preset
-replaces it. Every setting that then differs from the map's is printed.
+The map contains its configuration. --set and --config change it; --preset replaces it. Every
+setting that then differs from the map's is printed.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from macontrol.sim.research.oracle import oracle_value
 from macontrol.sim.world.rewardmap import RewardMap, load_map, map_config
 
 LIVE_SECTIONS = ("timing", "stage", "probe")
-"""What a replay does not read."""
+"""Sections that a replay does not use."""
 WORLD_SECTIONS = ("channel", "drift")
-"""What made the map: its rewards do not change with it."""
+"""Sections that determined the map's rewards; a change has no effect on them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome")
     parser.add_argument("--plot", type=plot_file, metavar="FILE", help="draw it (PNG, SVG or PDF)")
     parser.add_argument(
-        "--seed", type=seed_number, help="of a policy's own randomness (default: run.seed)"
+        "--seed", type=seed_number, help="seed of a random policy (default: run.seed)"
     )
     add_config_arguments(parser, policy=True)
 
@@ -64,12 +64,12 @@ def main(arguments: argparse.Namespace) -> int:
             raise
         stored = None
     config = config_from(arguments, *extra, base=stored)
-    departures = {} if stored is None else _departures(config, stored)
+    differences = {} if stored is None else _differences(config, stored)
     world = load_map(arguments.map, config)
     episode = play(config, world, seed=config.run.seed, meter=True)
     optimum = float(oracle_value(world.reward, config)[0])
     outcome = summarise(config, episode, optimum)
-    outcome["differs_from_map"] = {key: list(values) for key, values in departures.items()}
+    outcome["differs_from_map"] = {key: list(values) for key, values in differences.items()}
     if arguments.csv:
         with atomic_text(arguments.csv) as file:
             write_slots(file, episode)
@@ -80,15 +80,15 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         _plot(arguments.plot, config, world, episode)
     console = Console()
-    _show(console, outcome, episode.theory, departures)
+    _show(console, outcome, episode.theory, differences)
     for path in (arguments.csv, arguments.json, arguments.plot):
         if path is not None:
             console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
-def _departures(config: Config, stored: Config) -> dict[str, tuple[Any, Any]]:
-    """The settings that differ from the map's, with both values, as far as a replay reads them."""
+def _differences(config: Config, stored: Config) -> dict[str, tuple[Any, Any]]:
+    """The settings that a replay uses and that differ from the map's, with both values."""
     return {
         key: values
         for key, values in differing_keys(config, stored).items()
@@ -97,7 +97,7 @@ def _departures(config: Config, stored: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def summarise(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
-    """What came of a replay: regret against the oracle, reward, movement, theory."""
+    """The outcome of a replay: regret compared with the oracle, reward, movement, theory."""
     run, slots = episode.trajectory, len(episode.reward)
     net = episode.net_reward(config.reward.movement_cost)
     return {
@@ -136,14 +136,12 @@ def _show(
     console: Console,
     outcome: dict[str, Any],
     theory: dict[str, Verdict],
-    departures: dict[str, tuple[Any, Any]],
+    differences: dict[str, tuple[Any, Any]],
 ) -> None:
-    for key, (value, stored) in departures.items():
-        console.print(
-            f"{key} = {value!r}; the map was made with {stored!r}", highlight=False, markup=False
-        )
-    if any(key.partition(".")[0] in WORLD_SECTIONS for key in departures):
-        console.print("The map's rewards stay as they are: its channel and drift are in them.")
+    for key, (value, stored) in differences.items():
+        console.print(f"{key} = {value!r}; the map has {stored!r}", highlight=False, markup=False)
+    if any(key.partition(".")[0] in WORLD_SECTIONS for key in differences):
+        console.print("The map's rewards do not change: its channel and drift determined them.")
     table = Table(title=f"{outcome['policy']}, {outcome['slots']} slots", show_header=False)
     table.add_row("regret per slot", f"{outcome['regret_per_slot']:.4f}")
     table.add_row("reward per slot", f"{outcome['reward_per_slot']:.4f}")

@@ -1,8 +1,8 @@
 """Reproduce the paper's figures: numbers with standard errors, plots, and a table of bars.
 
 Realization i is the simulated world of seed SEED + i, the same in every figure. Results are kept
-in DIR/results as they come in; the same command again resumes from what is there, and figures
-share what they have in common.
+in DIR/results as soon as they are computed. The same command again continues from them, and
+figures share the results that they have in common.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOG_WIDTH = 140
 INTERRUPTED = 130
 MISSED = 1
 SET_BY_THE_FIGURES = {
-    "algorithm.policy": "every figure plays its own",
+    "algorithm.policy": "every figure has its own",
     "algorithm.sweep_period": "it is selected by its regret",
     "channel.scenario": "every figure has its own",
     "drift.model": "every figure has its own",
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--slots", type=positive_int, default=FULL_SLOTS, help="the horizon (default: %(default)s)"
     )
     parser.add_argument(
-        "--seed", type=seed_number, default=1, help="of the first realization (default: 1)"
+        "--seed", type=seed_number, default=1, help="seed of the first realization (default: 1)"
     )
     parser.add_argument(
         "--jobs",
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="of a running Dask cluster, as in tcp://10.0.0.1:8786 "
+        help="address of a running Dask cluster, as in tcp://10.0.0.1:8786 "
         "(default: one is started on this machine)",
     )
     parser.add_argument("--no-plots", action="store_true", help="numbers only")
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SECTION.KEY=VALUE",
         help="change one setting in every world, as in channel.sub_ray_phases=random; "
-        "may be given again",
+        "can be repeated",
     )
     parser.add_argument(
         "--strict",
@@ -104,14 +104,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     _refuse_contradictions(arguments)
-    # A log or a pipe has no width of its own; the table needs some.
+    # A log or a pipe has no width; the table needs one.
     console = Console(width=None if is_terminal(sys.stdout) else LOG_WIDTH)
     names = list(FIGURES) if arguments.figure == "all" else [arguments.figure]
     base = load_config(assignments=arguments.set)
     setting = Setting(base, arguments.realizations, arguments.slots, arguments.seed)
     for key in setting.changes:
         if key in SET_BY_THE_FIGURES:
-            raise UsageError(f"--set {key}: the figures set this; {SET_BY_THE_FIGURES[key]}")
+            raise UsageError(f"--set {key}: the figures set this", SET_BY_THE_FIGURES[key])
     results = Results(arguments.out / "results")
     tasks = [task for name in names for task in FIGURES[name].tasks(setting)]
     try:
@@ -127,7 +127,7 @@ def main(arguments: argparse.Namespace) -> int:
         kept = len({task.key for task in tasks}) - len(results.missing(tasks))
         print(
             f"macontrol: interrupted; {kept} results are kept in {arguments.out / 'results'}. "
-            f"To resume, give the same command again: macontrol {shlex.join(sys.argv[1:])}",
+            f"To continue, run the same command again: macontrol {shlex.join(sys.argv[1:])}",
             file=sys.stderr,
         )
         return INTERRUPTED
@@ -155,7 +155,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     if arguments.scheduler is not None and arguments.engine != "dask":
-        raise UsageError("--scheduler goes with --engine dask; a process pool has no scheduler")
+        raise UsageError("--scheduler needs --engine dask")
     if arguments.slots < LEAST_SLOTS:
         raise UsageError(f"--slots {arguments.slots}: the figures need at least {LEAST_SLOTS}")
     if not arguments.no_plots:
@@ -163,8 +163,8 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
             import matplotlib  # noqa: F401
         except ImportError:
             raise UsageError(
-                "plots need matplotlib, which is not installed: "
-                f"{pip_install('matplotlib')}, or --no-plots for the numbers alone"
+                "plots need matplotlib, which is not installed",
+                f"{pip_install('matplotlib')}, or --no-plots for the numbers only",
             ) from None
 
 
@@ -175,8 +175,10 @@ def _engine(arguments: argparse.Namespace) -> AbstractContextManager[Executor]:
 
 
 def _theory_facts(tasks: list[Task], results: Results) -> dict[str, int]:
-    """In how many runs an inequality the paper proves was violated: reach, region, Lemma 1,
-    Proposition 1."""
+    """The number of runs, and of those that violate an inequality of the paper.
+
+    These are reach, region, Lemma 1 and Proposition 1.
+    """
     plays = {task.key: results[task] for task in tasks if isinstance(task, Play)}
     violated = sum(result["violations"] > 0 for result in plays.values())
     return {"runs": len(plays), "runs_that_violate_the_theory": violated}

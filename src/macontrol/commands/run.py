@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend",
         choices=("sim", "serial"),
         required=True,
-        help="what stands behind the controller: a simulated bench, or a stage and a radio",
+        help="run on a simulated bench, or on a stage and a radio",
     )
     add_bench_arguments(parser)
     length = parser.add_mutually_exclusive_group()
@@ -42,32 +42,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed",
         type=seed_number,
         metavar="N",
-        help="of the simulated world and of a policy's own randomness (default: run.seed)",
+        help="seed of the simulated world and of a random policy (default: run.seed)",
     )
     parser.add_argument(
-        "--fast", action="store_true", help="on a virtual clock, as quickly as it computes"
+        "--fast", action="store_true", help="use a virtual clock: run as fast as possible"
     )
     parser.add_argument(
         "--run",
         type=Path,
         metavar="FILE",
-        help="the run file (default: one in the state folder; none with --fast)",
+        help="the run file to write (default: one in the state folder; none with --fast)",
     )
-    from_before = parser.add_mutually_exclusive_group()
-    from_before.add_argument(
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument(
         "--resume",
         action="store_true",
         help="continue the last run of this bench, if its window is still fresh",
     )
-    from_before.add_argument(
-        "--cold", action="store_true", help="walk the rail even if a fresh survey is kept"
+    start.add_argument(
+        "--cold", action="store_true", help="survey the rail even if there is a recent survey"
     )
     parser.add_argument(
         "--name",
         type=_bench_name,
         metavar="NAME",
-        help="of the bench: its runs are filed under it, and a simulated one has one controller "
-        "(default: sim, or the port)",
+        help="name of the bench, used for its run files and to allow one controller per simulated "
+        "bench (default: sim, or the port)",
     )
     parser.add_argument(
         "--regret",
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log",
         choices=LOG_FORMATS,
         default="auto",
-        help="how events are shown (default: a live view on a terminal, JSON lines for journald, "
+        help="format of events (default: a live view on a terminal, JSON lines for journald, "
         "text elsewhere)",
     )
     add_config_arguments(parser, policy=True, preset=BY_BACKEND)
@@ -92,12 +92,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     serial = arguments.backend == "serial"
-    _refuse_what_does_not_fit(arguments, serial=serial)
+    _refuse_conflicts(arguments, serial=serial)
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
     config = bench_config_from(arguments, *seed)
     name = arguments.name or (config.stage.port_path if serial else "sim")
     if arguments.regret and arguments.slots is None and arguments.duration is None:
-        raise UsageError("--regret needs an end to the run: give --slots or --duration")
+        raise UsageError("--regret needs a run that ends", "give --slots or --duration")
     options = RunOptions(
         backend=arguments.backend,
         name=name,
@@ -113,22 +113,22 @@ def main(arguments: argparse.Namespace) -> int:
         faults=arguments.faults,
         log=arguments.log,
     )
-    from macontrol.daemon import Daemon  # only here: `--help` and `--version` do without
+    from macontrol.daemon import Daemon  # `--help` and `--version` load faster without
 
     return Daemon(config, options).run()
 
 
-def _refuse_what_does_not_fit(arguments: argparse.Namespace, *, serial: bool) -> None:
-    """Refuse options that do not go with the chosen backend or with each other."""
+def _refuse_conflicts(arguments: argparse.Namespace, *, serial: bool) -> None:
+    """Refuse options that exclude each other or the backend."""
     traffic, run = arguments.traffic, arguments.run
     if traffic is not None and run is not None and traffic.resolve() == run.resolve():
-        raise UsageError("--traffic and --run name the same file; give each its own")
+        raise UsageError("--traffic and --run name the same file", "give each its own")
     for option in ("fast", "regret"):
         if arguments.resume and getattr(arguments, option):
-            raise UsageError(f"--resume continues a run in real time; leave out --{option}")
+            raise UsageError("--resume continues a run in real time", f"remove --{option}")
     for option in ("fast", "regret", "faults"):
         if serial and getattr(arguments, option):
-            raise UsageError(f"--{option} goes with --backend sim")
+            raise UsageError(f"--{option} needs --backend sim")
 
 
 def _fault_plan(text: str) -> tuple[int, float]:

@@ -18,7 +18,7 @@ from macontrol.config.suggestion import pip_install, shortened
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 LAB_PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
-"""What a serial bench starts from where neither a preset nor a file is given, by its stage."""
+"""The default preset of a serial bench, by its stage's driver."""
 BY_BACKEND = "paper; of a serial bench without --config its stage's lab preset"
 POLICIES: tuple[str, ...] = get_args(PolicyName)
 
@@ -32,14 +32,14 @@ def add_config_arguments(
     group.add_argument(
         "--preset",
         metavar="NAME",
-        help=f"what to start from: {', '.join(preset_names())} (default: {preset})",
+        help=f"the settings to start from: {', '.join(preset_names())} (default: {preset})",
     )
     group.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="change one setting, as in algorithm.beta=2; may be given again",
+        help="change one setting, as in algorithm.beta=2; can be repeated",
     )
     if policy:
         group.add_argument(
@@ -61,7 +61,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
         "--traffic",
         type=Path,
         metavar="FILE",
-        help="write what goes over the serial line into this file",
+        help="log the traffic on the serial line to this file",
     )
     if consent:
         bench.add_argument(
@@ -70,14 +70,14 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
 
 
 def _refuse_bench_arguments(arguments: argparse.Namespace) -> None:
-    """Refuse options of the serial bench where another bench is chosen."""
+    """Refuse options of the serial bench with another backend."""
     for option in ("stage", "port", "probe", "traffic", "yes"):
         if getattr(arguments, option, None):
-            raise UsageError(f"--{option} goes with --backend serial")
+            raise UsageError(f"--{option} needs --backend serial")
 
 
 def _bench_assignments(arguments: argparse.Namespace) -> list[str]:
-    """The settings that the serial bench's options stand for."""
+    """The settings that the options of the serial bench set."""
     chosen = {}
     if arguments.port is not None:
         chosen["stage.port"] = arguments.port
@@ -90,9 +90,9 @@ def _bench_assignments(arguments: argparse.Namespace) -> list[str]:
 
 
 def config_from(arguments: argparse.Namespace, *extra: str, base: Config | None = None) -> Config:
-    """The config the options ask for; `extra` assignments come last.
+    """The config that the options describe; `extra` assignments come last.
 
-    Where no preset is named, the values of `base` take the place of the default preset's.
+    Without --preset, the values of `base` replace those of the default preset.
     """
     policy = getattr(arguments, "policy", None)
     chosen = [f'algorithm.policy="{policy}"'] if policy else []
@@ -102,7 +102,7 @@ def config_from(arguments: argparse.Namespace, *extra: str, base: Config | None 
 
 
 def choose_lab_preset(arguments: argparse.Namespace) -> bool:
-    """With neither --preset nor --config, choose the stage's lab preset; whether that was done."""
+    """Without --preset and --config, choose the stage's lab preset; return whether it did."""
     if arguments.preset is not None or arguments.config is not None:
         return False
     arguments.preset = LAB_PRESETS[getattr(arguments, "stage", None) or "grbl"]
@@ -110,7 +110,7 @@ def choose_lab_preset(arguments: argparse.Namespace) -> bool:
 
 
 def bench_config_from(arguments: argparse.Namespace, *extra: str) -> Config:
-    """The config of a command that has a --backend, with the options of the serial bench."""
+    """The config of a command with --backend and the options of the serial bench."""
     if arguments.backend == "serial":
         if choose_lab_preset(arguments):
             print(
@@ -123,7 +123,7 @@ def bench_config_from(arguments: argparse.Namespace, *extra: str) -> Config:
 
 
 def config_words(arguments: argparse.Namespace) -> list[str]:
-    """The options of the configuration again, for another command."""
+    """The config options as words for another command."""
     words = []
     if arguments.config is not None:
         words += ["--config", str(arguments.config)]
@@ -138,17 +138,18 @@ def config_words(arguments: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def plotting() -> Iterator[None]:
-    """Import here what draws for --plot; without matplotlib, say how to install it."""
+    """Turn a failed import of plotting code into an error that says how to install matplotlib."""
     try:
         yield
     except ImportError as error:
         raise UsageError(
-            f"--plot needs matplotlib ({error.name} is not installed): {pip_install('matplotlib')}"
+            f"--plot needs matplotlib, and {error.name} is not installed",
+            pip_install("matplotlib"),
         ) from error
 
 
 def plot_file(text: str) -> Path:
-    """An argument that names a plot: its ending says which kind, before any work is done."""
+    """An argument that names a plot file; its ending gives the format."""
     if Path(text).suffix.lower() not in PLOT_ENDINGS:
         endings = ", ".join(PLOT_ENDINGS)
         raise argparse.ArgumentTypeError(f"{shortened(text)} does not end with {endings}")
@@ -156,22 +157,22 @@ def plot_file(text: str) -> Path:
 
 
 def refuse_input_as_output(option: str, output: Path | None, source: Path, what: str) -> None:
-    """Refuse an output that is the input, by whatever name: it would be written over."""
+    """Refuse to overwrite the input, even under another name."""
     try:
         is_same = output is not None and output.samefile(source)
-    except (OSError, ValueError):  # one of them is not there, or has a NUL in its name
+    except (OSError, ValueError):  # one of them does not exist, or has a NUL in its name
         return
     if is_same:
-        raise UsageError(f"{option} {output}: is the {what} itself; choose another name")
+        raise UsageError(f"{option} {output}: is the {what} itself", "choose another name")
 
 
 def positive_int(text: str) -> int:
-    """An argument that counts something."""
+    """An argument that is a count."""
     return _whole_number(text, least=1, most=LARGEST_HORIZON)
 
 
 def positive_number(text: str) -> float:
-    """An argument that measures something."""
+    """An argument that is a positive quantity."""
     try:
         value = float(text)
     except ValueError:
@@ -182,7 +183,7 @@ def positive_number(text: str) -> float:
 
 
 def seed_number(text: str) -> int:
-    """An argument that seeds a random generator."""
+    """An argument that is a random seed."""
     return _whole_number(text, least=0, most=LARGEST_SEED)
 
 

@@ -1,8 +1,8 @@
 """Simulate a world: the reward everywhere on the rail, slot by slot, written to a file.
 
-The file is what `macontrol replay` takes: an npz archive with the noise-free `reward` (slots ×
-grid), the `noise` of each slot, and the survey (`survey_position` in wavelengths,
-`survey_reward`). The same seed gives the same world.
+`macontrol replay` reads the file: an npz archive with the noise-free `reward` (slots × grid), the
+`noise` of each slot, and the survey (`survey_position` in wavelengths, `survey_reward`). The same
+seed gives the same world.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ _LARGEST_GIB = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=seed_number, required=True, help="which world to simulate")
+    parser.add_argument(
+        "--seed", type=seed_number, required=True, help="seed of the simulated world"
+    )
     parser.add_argument("--scenario", choices=("blocked", "dense"), help="default: blocked")
     parser.add_argument("--drift", choices=("continuous", "piecewise"), help="default: continuous")
-    parser.add_argument("--slots", type=positive_int, help="how many (default: 15300)")
+    parser.add_argument("--slots", type=positive_int, help="number of slots (default: 15300)")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="MAP.npz", help="the file to write"
     )
@@ -49,8 +51,8 @@ def main(arguments: argparse.Namespace) -> int:
     if size_gib > _LARGEST_GIB:
         most = int(_LARGEST_GIB * 2**30 / (8 * config.grid_size))
         raise UsageError(
-            f"--slots {config.run.horizon}: the map would take {size_gib:.0f} GiB; at "
-            f"{config.grid_size} positions at most {most} slots fit into {_LARGEST_GIB} GiB"
+            f"--slots {config.run.horizon}: the map would take {size_gib:.0f} GiB",
+            f"at {config.grid_size} positions, {_LARGEST_GIB} GiB hold at most {most} slots",
         )
     world = simulate_map(config, config.run.seed, config.run.horizon)
     world.save(arguments.out, seed=config.run.seed, config=config)

@@ -1,10 +1,10 @@
-"""Walk the rail once and keep what was seen: the reward along it, as a file and a plot.
+"""Measure the reward along the rail once, and write it to a file and a plot.
 
-The stage goes from position to position by strokes, through the guard, and stands still while it
-is measured. Before that the noise floor of a real radio is measured: the transmitter has to be off
-then, and on afterwards. A real stage is homed first, with --yes or when you agree; its survey is
-also kept for the next run on the same board, which uses its samples within the window's time and
-its sigma_f for survey.fresh_s.
+The stage moves from position to position by strokes, through the guard, and stands still during a
+measurement. First the noise floor of a real radio is measured: the transmitter must be off then,
+and on afterwards. A real stage is homed first, with --yes or after you agree. Its survey is also
+kept for the next run on the same board, which uses the samples within the window's time and
+sigma_f for survey.fresh_s.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend",
         choices=("sim", "serial"),
         required=True,
-        help="a simulated bench (at once), or a stage and a radio",
+        help="survey a simulated bench (at once), or a stage and a radio",
     )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE.npz", help="the file to write"
     )
     parser.add_argument("--plot", type=plot_file, metavar="FILE", help="draw it (PNG, SVG or PDF)")
-    parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
+    parser.add_argument("--seed", type=seed_number, metavar="N", help="seed of the simulated world")
     add_bench_arguments(parser)
     add_config_arguments(parser, preset=BY_BACKEND)
 
@@ -67,7 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
     serial = arguments.backend == "serial"
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
     config = bench_config_from(arguments, *seed)
-    # A walk takes minutes: what can be known to fail at its end fails now.
+    # A survey takes minutes: check first what would fail at its end.
     draw = _drawing() if arguments.plot is not None else None
     for path in (arguments.out, arguments.plot):
         if path is not None:
@@ -83,7 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
         if not signals.first:
             raise
     if signals.first or survey is None:
-        print("macontrol: stopped on the way; nothing was written", file=sys.stderr)
+        print("macontrol: stopped before the end; nothing was written", file=sys.stderr)
         return 128 + signals.first
     save_survey(arguments.out, config, survey, identity)
     if serial and (problem := keep_survey(config, survey, identity)):
@@ -93,20 +93,20 @@ def main(arguments: argparse.Namespace) -> int:
     console.print(_table(arguments.out, config, survey))
     for path in (arguments.out, arguments.plot):
         if path is not None:
-            _say(console, f"Written: {path}")
+            _print(console, f"Written: {path}")
     return 0
 
 
 def _survey(
     config: Config, console: Console, signals: StopSignals, arguments: argparse.Namespace
 ) -> tuple[Survey, Mapping[str, str]]:
-    """The survey, and which bench it is of."""
+    """The survey, and the identity of its bench."""
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
     with ExitStack() as closing:
         closing.enter_context(signals)
         bench = _open_bench(config, clock, closing, console, signals, arguments)
         survey = _walk(config, bench, clock, console, signals)
-        with suppress(StageError):  # the walk is done; a stage that is lost is closed after all
+        with suppress(StageError):  # the survey is complete; a lost stage is closed anyway
             bench.stage.stop()
     return survey, bench.identity
 
@@ -132,9 +132,9 @@ def _open_bench(
     if arguments.traffic is not None:
         room = FreeSpace(arguments.traffic, config.run.free_space_floor_mb)
         log = TrafficFile(
-            arguments.traffic, clock, on_problem=lambda text: _say(console, text), room=room
+            arguments.traffic, clock, on_problem=lambda text: _print(console, text), room=room
         )
-        closing.callback(lambda: _say_lost(console, log))
+        closing.callback(lambda: _print_lost(console, log))
         closing.enter_context(log)
     bench = SerialBench(
         config,
@@ -142,7 +142,7 @@ def _open_bench(
         confirm_homing=lambda: may_home(
             yes=arguments.yes, at_terminal=at_terminal, is_stopped=is_stopped
         ),
-        tell=lambda text: _say(console, text),
+        tell=lambda text: _print(console, text),
         log=log,
         is_stopped=is_stopped,
     )
@@ -159,7 +159,7 @@ def _walk(
             config,
             bench,
             clock,
-            FaultReporter(lambda text: _say(console, text)),
+            FaultReporter(lambda text: _print(console, text)),
             is_stopped=lambda: bool(signals.first),
             on_progress=on_progress,
         )
@@ -183,10 +183,10 @@ def _table(path: Path, config: Config, survey: Survey) -> Table:
     return table
 
 
-def _say_lost(console: Console, log: TrafficFile) -> None:
+def _print_lost(console: Console, log: TrafficFile) -> None:
     if log.lost:
-        _say(console, f"{log.lost} pieces of the traffic log are lost")
+        _print(console, f"{log.lost} entries of the traffic log are lost")
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -1,19 +1,19 @@
-"""A bench without hardware: a stage on a pseudo-terminal and an rtl_tcp radio on loopback.
+"""Emulate a bench: a stage on a pseudo-terminal and an rtl_tcp radio on loopback.
 
-One simulated world stands behind both: what the radio hears is the channel where the emulated
-carriage truly is, and noise as of `--backend sim` with the same seed. `macontrol --backend serial`
-drives it as it drives a real bench.
+Both belong to one simulated world: the radio receives the channel at the true position of the
+emulated carriage, with the noise of `--backend sim` with the same seed. `macontrol --backend
+serial` uses it like a real bench.
 
-The channel stands still for the survey, and drifts from --still seconds on. With --notify it
-drifts from slot 1 of a controller that is started with that socket as its NOTIFY_SOCKET,
-as a service manager would: then a run sees the world of `--backend sim`, slot by slot.
+The channel does not change during the survey, and drifts after --still seconds. With --notify it
+drifts from slot 1 of a controller that has this socket as its NOTIFY_SOCKET, as from a service
+manager: then a run gets the world of `--backend sim`, slot by slot.
 
-Whenever a controller starts, the transmitter is silent until its noise floor is measured.
+When a controller starts, the transmitter is off until the noise floor is measured.
 
-Faults come on demand, as lines on standard input: unplug, plug, reset, alarm, hang, garbage,
-lose MM, slow S, stick, release of the stage (alarm: GRBL only); stall S, drop, clip S of the radio;
-mute, unmute, detune HZ of the transmitter. Two more commands are drift and quit. Faults on
-schedule are lines "SECONDS COMMAND" in a file given with --faults, as in "30 unplug".
+Lines on standard input cause faults: unplug, plug, reset, alarm, hang, garbage, lose MM, slow S,
+stick, release of the stage (alarm: GRBL only); stall S, drop, clip S of the radio; mute, unmute,
+detune HZ of the transmitter. Two more commands are drift and quit. A file given with --faults
+schedules them as lines "SECONDS COMMAND", as in "30 unplug".
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rtl-tcp",
         default="127.0.0.1:1234",
         metavar="HOST:PORT",
-        help="where the radio listens (127.0.0.1:1234); port 0: any that is free",
+        help="address of the radio (127.0.0.1:1234); port 0: any free port",
     )
-    parser.add_argument("--seed", type=seed_number, metavar="N", help="which world to simulate")
+    parser.add_argument("--seed", type=seed_number, metavar="N", help="seed of the simulated world")
     parser.add_argument("--scenario", choices=("blocked", "dense"), help="default: blocked")
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument(
-        "--still", type=positive_number, metavar="S", help=f"drift from then on ({_STILL_S:.0f})"
+        "--still", type=positive_number, metavar="S", help=f"start of the drift ({_STILL_S:.0f})"
     )
     begin.add_argument(
         "--notify", type=Path, metavar="PATH", help="a socket: drift when the controller is ready"
     )
     parser.add_argument("--faults", type=Path, metavar="FILE", help="a schedule of faults")
-    parser.add_argument("--duration", type=positive_number, metavar="S", help="end by itself")
+    parser.add_argument("--duration", type=positive_number, metavar="S", help="end after this time")
     add_config_arguments(parser, preset="the stage's")
 
 
@@ -82,8 +82,8 @@ def main(arguments: argparse.Namespace) -> int:
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
     if arguments.stage not in (None, config.stage.driver):
         raise UsageError(
-            f"--stage {arguments.stage}: the config has stage.driver = {config.stage.driver!r}; "
-            f"leave --stage away, or start from --preset {LAB_PRESETS[arguments.stage]}"
+            f"--stage {arguments.stage}: the config has stage.driver = {config.stage.driver!r}",
+            f"remove --stage, or start from --preset {LAB_PRESETS[arguments.stage]}",
         )
     try:
         host, port = _listening_address(arguments.rtl_tcp)
@@ -103,12 +103,12 @@ def main(arguments: argparse.Namespace) -> int:
                     config, clock, seed=config.run.seed, link=arguments.link, host=host, port=port
                 )
             except OSError as error:
-                hint = "; --rtl-tcp 127.0.0.1:0 takes a free one"
-                hint = hint if error.errno == EADDRINUSE else ""
+                is_used = error.errno == EADDRINUSE
                 raise InputOutputError(
-                    f"the virtual bench cannot be set up: {error}{hint}"
+                    f"the virtual bench cannot be set up: {error}",
+                    "--rtl-tcp 127.0.0.1:0 chooses a free port" if is_used else "",
                 ) from error
-            # A controller that says it is ready begins slot 1 one slot later.
+            # A controller begins slot 1 one slot after it reports that it is ready.
             _serve(bench, clock, schedule, signals, arguments, config.physical.slot_duration_s)
     except ForcedStop:
         return 128 + signals.first
@@ -116,7 +116,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _reserve(link: Path | None, closing: ExitStack) -> None:
-    """Have the link's name to ourselves until `closing` ends: others would take it from us."""
+    """Reserve the link's name until `closing` ends: another virtual bench would take it."""
     if link is None:
         return
     if not link.absolute().parent.is_dir():
@@ -124,7 +124,7 @@ def _reserve(link: Path | None, closing: ExitStack) -> None:
     try:
         closing.enter_context(InstanceLock(f"virtual bench {link.absolute()}"))
     except HardwareError as error:
-        raise InputOutputError(f"--link {link}: choose another name; {error}") from None
+        raise InputOutputError(f"--link {link}: {error.detail}", "choose another name") from None
 
 
 def _serve(
@@ -135,7 +135,7 @@ def _serve(
     arguments: argparse.Namespace,
     lead_s: float,
 ) -> None:
-    """Switch it on, say how to use it, and attend to it."""
+    """Switch it on, print how to use it, and execute commands."""
     with signals, bench, _manager(arguments.notify) as manager:
         socket_words = ""
         if arguments.notify is not None:
@@ -147,12 +147,12 @@ def _serve(
             f"  {socket_words}{shlex.join(words)}",
             flush=True,
         )
-        _attend(bench, clock, sorted(schedule), signals, manager, lead_s)
+        _execute(bench, clock, sorted(schedule), signals, manager, lead_s)
 
 
 @contextmanager
 def _manager(path: Path | None) -> Iterator[socket.socket | None]:
-    """A socket to which a controller says that it is ready, as to a service manager."""
+    """The socket of a service manager, where a controller reports that it is ready."""
     if path is None:
         yield None
         return
@@ -168,7 +168,7 @@ def _manager(path: Path | None) -> Iterator[socket.socket | None]:
                 path.unlink()
 
 
-def _attend(
+def _execute(
     bench: VirtualBench,
     clock: WallClock,
     schedule: list[tuple[float, str]],
@@ -176,20 +176,20 @@ def _attend(
     manager: socket.socket | None,
     lead_s: float,
 ) -> None:
-    """Carry out scheduled and typed commands until the bench is stopped."""
-    begun, typed, stdin = clock.now(), LineBuffer(), sys.stdin.fileno()
+    """Execute scheduled and typed commands until the bench is stopped."""
+    start, typed, stdin = clock.now(), LineBuffer(), sys.stdin.fileno()
     sources: list[Any] = [stdin] if manager is None else [stdin, manager]
     while not signals.first:
         commands = []
-        while schedule and clock.now() - begun >= schedule[0][0]:
+        while schedule and clock.now() - start >= schedule[0][0]:
             commands.append(schedule.pop(0)[1])
         ready = select.select(sources, [], [], _POLL_INTERVAL_S)[0]
         if manager is not None and manager in ready and b"READY=1" in manager.recv(4096):
             bench.world.drift(clock.now() + lead_s)
-            print(f"{clock.now() - begun:8.1f} s  the controller is ready", flush=True)
+            print(f"{clock.now() - start:8.1f} s  the controller is ready", flush=True)
         if stdin in ready:
             data = os.read(stdin, 4096)
-            typed.feed(data or b"\n")  # a last line may have no end
+            typed.feed(data or b"\n")  # the last line may have no line end
             if not data:
                 sources.remove(stdin)
         while (line := typed.take()) is not None:
@@ -199,13 +199,13 @@ def _attend(
                 return
             try:
                 bench.do(command)
-                print(f"{clock.now() - begun:8.1f} s  {command}", flush=True)
+                print(f"{clock.now() - start:8.1f} s  {command}", flush=True)
             except ValueError as error:
                 print(f"{command}: {error}", flush=True)
 
 
 def _listening_address(text: str) -> tuple[str, int]:
-    """As of a radio, but port 0 is allowed: the system chooses one."""
+    """An address like a radio's, where port 0 means any free port."""
     if text.endswith(":0"):
         return split_address(text.removesuffix("0") + "1")[0], 0
     return split_address(text)
@@ -215,7 +215,7 @@ def _read_schedule(path: Path) -> list[tuple[float, str]]:
     try:
         lines = read_input(path, CONFIG_LIMIT).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is no text in UTF-8: {error}; give a text file") from error
+        raise DataError(f"{path}: is not UTF-8 text: {error}", "give a text file") from error
     schedule = []
     for number, line in enumerate(lines, start=1):
         text = line.split("#")[0].strip()
@@ -228,8 +228,8 @@ def _read_schedule(path: Path) -> list[tuple[float, str]]:
             seconds = -1.0
         if not 0 <= seconds < float("inf") or command.split(" ")[0] not in (*FAULTS, "drift"):
             raise UsageError(
-                f"{path}:{number}: {shortened(line)} is not a time and a fault, as in '30 unplug'; "
-                f"faults are: {', '.join(FAULTS)}"
+                f"{path}:{number}: {shortened(line)} is not a time and a fault, as in '30 unplug'",
+                f"faults are: {', '.join(FAULTS)}",
             )
         try:
             parse_command(command.strip())

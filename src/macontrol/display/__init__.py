@@ -1,1 +1,1 @@
-"""What people and service managers see of a run: the live view, the log, the summary."""
+"""The output of a run: live view, log and summary."""

@@ -1,4 +1,4 @@
-"""The characters of the live view, beyond ASCII and within it."""
+"""The characters of the live view, in Unicode and in ASCII."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def can_show(encoding: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Glyphs:
-    """What the live view is drawn with."""
+    """The characters that the live view draws with."""
 
     antenna: str
     target: str

@@ -1,6 +1,6 @@
-"""The log of a run where there is no live view: read from a queue, written off the slot thread.
+"""The log of a run without a live view, written by a thread of its own from a queue.
 
-JSON lines are for journald and for programs, plain lines for a person who reads a pipe or a file.
+JSON lines are for journald and programs, plain lines for a person who reads a pipe or a file.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from macontrol.display.event_text import event_text
 from macontrol.display.output import Output
 from macontrol.display.summary import print_summary
 
-# At most this many events wait for an output that does not take them; others are only counted.
+# At most this many events wait for a blocked output; others are only counted.
 _MOST_WAITING = 10_000
 _CLOSE_WITHIN_S = 0.5
-# Two of these have little in common, and there are few. A noise floor answers a request.
+# Every event of these kinds is written: they are rare, and no two are alike.
 _ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL, EventKind.NOISE_FLOOR)
 _LEVELS = {
     EventKind.STAGE_FAULT: "error",
@@ -50,14 +50,15 @@ _LEVELS = {
 
 
 class Lines(Protocol):
-    """How a log is written."""
+    """The format of a log."""
 
     period_s: float
-    """In each period the log writes a few events of each kind, counts the others, and reports."""
+    """In each period the log writes the first events of each kind, counts the others, and reports
+    the state of the run."""
     most_of_a_kind: int
 
     def note(self, text: str) -> None:
-        """Report how the bench comes up, before the run."""
+        """Report the start of the bench, before the run."""
         ...
 
     def event(self, event: Event) -> None: ...
@@ -74,7 +75,7 @@ class JsonLines:
 
     def __init__(self, output: Output) -> None:
         self._logger: Any = structlog.wrap_logger(
-            structlog.WriteLogger(output),  # type: ignore[arg-type]  # it only writes and flushes
+            structlog.WriteLogger(output),  # type: ignore[arg-type]  # only write and flush are used
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -157,7 +158,7 @@ def summary_text(summary: dict[str, Any], output: Output) -> str:
 
 
 def _without_nan(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> dict[str, Any]:
-    """JSON knows no NaN and no infinity, and many readers refuse a line that has one."""
+    """Replace NaN and infinity by null: JSON has neither, and many readers refuse such a line."""
     return {key: _plain(value) for key, value in line.items()}
 
 
@@ -170,22 +171,22 @@ def _plain(value: Any) -> Any:
 
 
 class EventLog(Recorder):
-    """Writes events as they come, and once per period how the run is going."""
+    """Writes events as they occur, and the state of the run once per period."""
 
     def __init__(self, tally: Tally, lines: Lines) -> None:
         self._tally = tally
         self._lines = lines
         self._queue: SimpleQueue[Event | dict[str, Any] | None] = SimpleQueue()
         self._seen: Counter[EventKind] = Counter()
-        self._dropped = 0  # counted by the slot thread, …
-        self._dropped_reported = 0  # … reported by this log's: no count has two owners
+        self._dropped = 0  # written by the slot thread only
+        self._dropped_reported = 0  # written by the log's thread only
         self._thread = threading.Thread(target=self._work, name="event-log", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def submit(self, item: SlotRecord | Event | LateReward) -> None:
-        # Behind a radio with long blocks every reward comes a slot late; the run file has them all.
+        # With a radio that sends long blocks, every reward is late; the run file has them all.
         if isinstance(item, Event) and item.kind is not EventKind.LATE_REWARD:
             if self._queue.qsize() < _MOST_WAITING:
                 self._queue.put(item)
@@ -195,7 +196,7 @@ class EventLog(Recorder):
     def close(
         self, summary: dict[str, Any] | None = None, within_s: float = _CLOSE_WITHIN_S
     ) -> None:
-        """Write what is left and the summary, and end; wait no longer than this for a reader."""
+        """Write the queue and the summary, and end; wait at most `within_s` for the output."""
         if summary is not None:
             self._queue.put(summary)
         self._queue.put(None)

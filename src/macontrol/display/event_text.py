@@ -1,4 +1,4 @@
-"""One event as a line of text, with the unit of its number."""
+"""Format an event as one line of text, with the unit of its value."""
 
 from __future__ import annotations
 

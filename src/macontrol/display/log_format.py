@@ -1,4 +1,4 @@
-"""How a run may be shown."""
+"""The formats of a run's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard output that may be slow, full, closed or gone: none of that stops a run."""
+"""Standard output for a run, which continues if the output is slow, full or closed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from macontrol.standard_streams import PLAIN_WORDS
 
 
 class Output:
-    """Standard output without a buffer or a lock, so that a write that hangs blocks nothing else.
+    """Standard output without a buffer or a lock, so that a blocked write blocks nothing else.
 
-    What cannot be written is dropped: there is no other place to report it.
+    Text that cannot be written is dropped: there is no other place to report it.
     """
 
     def __init__(self) -> None:
         self._stream = sys.stdout
         try:
-            # None where there is no standard output: its number may belong to another file then.
+            # None without standard output: its descriptor may belong to another file then.
             self._file = None if self._stream is None else self._stream.fileno()
         except (OSError, ValueError):
             self._file = None
@@ -61,10 +61,10 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     def write_within(self, text: str, seconds: float) -> None:
-        """Write, but wait no longer than this for the reader."""
+        """Write, but wait at most this long for the reader."""
         thread = threading.Thread(target=self.write, args=(text,), name="output", daemon=True)
         thread.start()
         thread.join(seconds)

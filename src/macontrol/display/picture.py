@@ -1,6 +1,6 @@
 """The drawing process of the live view: reads states from a pipe and draws them.
 
-It imports neither numpy nor the controller, so that the first picture is there soon.
+It imports neither numpy nor the controller, to draw the first picture soon.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rich.text import Text
 
 from macontrol.display.characters import ASCII, UNICODE, Glyphs, can_show
 
-# The run's process decides when to end; a view that a signal ended would leave a hidden cursor.
-NOT_FOR_THE_VIEW = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# The run's process decides when to end; a view ended by a signal would leave the cursor hidden.
+IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NARROWEST, _WIDEST = 20, 96
 _BORDERS = 4
 _TITLE_BORDERS = 6
@@ -35,7 +35,7 @@ _OTHER_LINES = 2 + 1 + 5 + 5
 def draw(
     state: dict[str, Any], history: deque[float], width: int, height: int, glyphs: Glyphs
 ) -> Panel:
-    """One picture of a run. No line is longer than the width, and 23 lines are enough."""
+    """Draw a run in at most `width` columns; 23 lines are enough."""
     inner = width - _BORDERS
     graphs = _graphs(state, history, inner, glyphs)
     notice = [_line(line, inner, glyphs, "bold yellow") for line in state["notice"]]
@@ -61,7 +61,7 @@ def draw(
 
 
 def _title(run: str, room: int, glyphs: Glyphs) -> str:
-    """The title, of a long port's name its end."""
+    """The title; a long port name is cut at its start."""
     start, on, name = f"macontrol {glyphs.between} {run}".partition(" on ")
     room -= len(start + on)
     if 0 < room < len(name):
@@ -70,7 +70,7 @@ def _title(run: str, room: int, glyphs: Glyphs) -> str:
 
 
 def _line(text: str, room: int, glyphs: Glyphs, style: str) -> Text:
-    """One line, cut with a mark that the terminal can show."""
+    """One line, cut with an ellipsis that the terminal can show."""
     if len(text) > room:
         text = text[: max(room - len(glyphs.ellipsis), 0)] + glyphs.ellipsis
     return Text(text, style, no_wrap=True, overflow="crop")
@@ -146,7 +146,7 @@ def _numbers(state: dict[str, Any], glyphs: Glyphs) -> Table:
 
 
 def _phases(state: dict[str, Any], glyphs: Glyphs) -> Table:
-    """How long the parts of a slot take, beside the time that is planned for each."""
+    """How long the phases of a slot take, and the time planned for each."""
     table = Table.grid(padding=(0, 1))
     for number in range(5):
         justify = "right" if number else "left"
@@ -156,7 +156,7 @@ def _phases(state: dict[str, Any], glyphs: Glyphs) -> Table:
     for name, (p50, p99, largest, planned) in state["phases"].items():
         if isfinite(p99):  # not in the middle of the first slot
             times = [_time(seconds, glyphs) for seconds in (p50, p99, largest)]
-            # A measurement always takes its planned time, and a little for waking up.
+            # A measurement always takes its planned time, and a little more to wake up.
             style = "red" if p99 > 1.1 * planned else ""
             table.add_row(name, *times, _time(planned, glyphs), style=style)
     return table
@@ -195,12 +195,12 @@ def _time(seconds: float, glyphs: Glyphs) -> str:
 
 
 def main(source: TextIO = sys.stdin) -> None:
-    """Draw what comes down the pipe until it ends."""
-    for number in NOT_FOR_THE_VIEW:
+    """Draw the states from the pipe until it ends."""
+    for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, NOT_FOR_THE_VIEW)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an event's text may hold any character
+        sys.stdout.reconfigure(errors="replace")  # an event can contain any character
     console = Console()
     glyphs = UNICODE if can_show(console.encoding) else ASCII
     history: deque[float] = deque(maxlen=400)
@@ -211,8 +211,7 @@ def main(source: TextIO = sys.stdin) -> None:
                 history.append(state["recent"])
             width = min(max(console.width, _NARROWEST), _WIDEST)
             drawn = draw(state, history, width, console.height - 1, glyphs)
-            # The terminal echoes a Ctrl-C where the cursor is: on a line of its own it displaces
-            # nothing.
+            # The terminal echoes Ctrl-C at the cursor: an empty line keeps it out of the picture.
             live.update(Group(drawn, Text()), refresh=True)
 
 

@@ -1,4 +1,4 @@
-"""What a run shows while it runs and at its end: a live view, plain lines or JSON lines."""
+"""The display of a run and its summary: a live view, plain lines or JSON lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from macontrol.display.log_format import LogFormat
 from macontrol.display.output import Output
 from macontrol.display.run_state import RunFacts
 
-# The bar of the survey may stand on the line; it is drawn again below the note.
+# The survey's progress bar may be on the line; it is drawn again below the note.
 _CLEAR_LINE = "\r\x1b[2K"
 
 
@@ -39,11 +39,11 @@ class RunDisplay(Recorder):
 
     @property
     def has_log(self) -> bool:
-        """Whether events are written as lines, a traceback among them."""
+        """Whether events, including tracebacks, are written as lines."""
         return self._log is not None
 
     def note(self, text: str) -> None:
-        """Report how the bench comes up, before the run."""
+        """Report the start of the bench, before the run."""
         if self.is_view:
             self.output.write(f"{_CLEAR_LINE}{text}\n")
         else:
@@ -52,10 +52,10 @@ class RunDisplay(Recorder):
     def start(
         self, closing: ExitStack, config: Config, name: str, loop: SlotLoop, policy: Policy
     ) -> None:
-        """Begin to show the run; `closing` ends a view, and `close` a log."""
+        """Start to show the run; `closing` ends a view, and `close` a log."""
         if self.is_view:
             view = LiveView(RunFacts.of(config, name, loop, policy))
-            with suppress(OSError):  # a run without a view is still a run
+            with suppress(OSError):  # the run continues without a view
                 view.start()
                 self._view = view
                 closing.callback(view.close)
@@ -70,13 +70,13 @@ class RunDisplay(Recorder):
             self._log.submit(item)
 
     def show_realtime(self, report: RealtimeReport) -> None:
-        """Keep in sight what the kernel refused, and what grants it."""
+        """Show permanently what the kernel refused, and the command that grants it."""
         self._realtime = report
         if self._view is not None:
             self._view.notice = report.notice
 
     def show(self, summary: dict[str, Any], within_s: float) -> None:
-        """Show what the run came to; wait no longer than this for a reader."""
+        """Show the summary; wait at most `within_s` for the reader."""
         if self._realtime is not None:
             summary["realtime"] = self._realtime.as_data()
         if self._log is not None:

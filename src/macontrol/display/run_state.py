@@ -1,4 +1,4 @@
-"""What the live view is sent: the state of a run as plain data, a few times per second."""
+"""The state of a run as plain data, which the live view gets a few times per second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from macontrol.controller.policies.policy import Policy
 from macontrol.controller.runtime.loop import SlotLoop
 
 _POINTS = 120
-"""Of the estimate along the rail: more than a terminal shows."""
+"""Points of the estimate along the rail: more than a terminal shows."""
 
 
 @runtime_checkable
@@ -27,7 +27,7 @@ class _HasPosterior(Protocol):
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run and the facts of it that do not change."""
+    """A run and its constant facts."""
 
     title: str
     length: float
@@ -53,7 +53,7 @@ class RunFacts:
         )
 
     def state(self) -> dict[str, Any]:
-        """The run now. The slot thread runs meanwhile, so numbers may be one slot apart."""
+        """The run now. The slot thread is running, so values can differ by one slot."""
         tally, planned = self.loop.tally, self.loop.phases
         position = tally.position
         return {
@@ -104,7 +104,7 @@ class RunFacts:
 
 
 def snr_db(reward: float, transmission_share: float) -> float:
-    """The SNR that a reward (1 − T_a/T_s)·log2(1 + SNR) stands for, in dB."""
+    """The SNR in dB of a reward (1 − T_a/T_s)·log2(1 + SNR)."""
     try:
         snr = snr_of(transmission_share, reward)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""What a run came to, as data and as a table."""
+"""The summary of a run, as data and as a table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def summarise(tally: Tally, theory: dict[str, Verdict]) -> dict[str, Any]:
 
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
-    """Show the outcome to a person."""
+    """Print the outcome as a table."""
     rows = [
         ("reward per slot", _shown(summary["reward_per_slot"])),
         ("of a fixed antenna", _shown(summary.get("fixed_antenna_reward"))),
@@ -50,7 +50,7 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         ("target switches", str(summary["switches"])),
         ("share of slots in transit", f"{summary['transit_share']:.1%}"),
         ("late arrivals, decisions", _joined(summary, "late_arrivals", "late_decisions")),
-        ("rewards used a slot or more late", str(summary["late_rewards"] or "")),
+        ("late rewards", str(summary["late_rewards"] or "")),
         ("slots missed", _missed(summary)),
         ("invalid measurements", str(summary["invalid_measurements"])),
         ("commands refused", str(summary["refused_commands"] or "")),
@@ -67,7 +67,7 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         ("faults injected", _counts(summary.get("faults_injected"))),
         ("events", _counts(summary.get("events"))),
         ("records lost", str(summary.get("records_lost") or "")),
-        ("pieces of the traffic log lost", str(summary.get("traffic_lost") or "")),
+        ("traffic log entries lost", str(summary.get("traffic_lost") or "")),
     ]
     table = Table(title=f"{summary['slots']} slots", show_header=False)
     table.add_column()
@@ -79,12 +79,12 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     lines = list(summary.get("realtime", {}).get("notice", ()))
     if summary.get("run_file"):
         lines.append(f"run file: {summary['run_file']}")
-    for line in lines:  # each in one piece, to be copied
+    for line in lines:  # unbroken, to be copied
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _plain(text: str, console: Console) -> str:
-    """The text as this console shows it: a word in place of a sign has its own width."""
+    """The text as this console shows it: a word for a character has another width."""
     return text.encode(console.encoding, PLAIN_WORDS).decode(console.encoding)
 
 

@@ -1,4 +1,4 @@
-"""How far the walk along the rail has come, for a person at a terminal."""
+"""A progress bar for the survey."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import Progress
 def survey_progress(
     positions: int, *, shown: bool, console: Console | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """A bar that goes when the walk is over; it is told how many positions are done."""
+    """Show a bar during the survey; call the function with the number of positions done."""
     with Progress(console=console, transient=True, disable=not shown) as progress:
-        task = progress.add_task("walking the rail", total=positions)
+        task = progress.add_task("survey of the rail", total=positions)
         yield lambda done: progress.update(task, completed=done)

@@ -1,1 +1,1 @@
-"""The doctor: is this bench fit to run?"""
+"""The doctor examines whether a bench is ready for a run."""

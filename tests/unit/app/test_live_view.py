@@ -203,7 +203,7 @@ def test_the_snr_is_the_one_that_the_reward_stands_for(reward: float, decibels: 
 
 @pytest.fixture
 def _signals_kept() -> Any:
-    before = [(number, signal.getsignal(number)) for number in picture.NOT_FOR_THE_VIEW]
+    before = [(number, signal.getsignal(number)) for number in picture.IGNORED_SIGNALS]
     yield
     for number, handler in before:
         signal.signal(number, handler)
