@@ -1,4 +1,4 @@
-"""A bench as the daemon sees it: a stage, a probe, and what is known of the world beforehand."""
+"""The Backend protocol: a bench as the daemon uses it, with a stage and a probe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from macontrol.hal.stage import Stage
 
 
 class Backend(Protocol):
-    """One bench. Its name says which, as in "sim" or "/dev/ttyUSB0"."""
+    """One bench."""
 
     @property
     def stage(self) -> Stage: ...
@@ -19,19 +19,19 @@ class Backend(Protocol):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """Get which bench this is, in named parts; two benches differ in at least one part."""
+        """Identify the bench by named parts; two benches differ in at least one part."""
         ...
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float] | None:
-        """Get the rewards at these positions (mm) as they are known before slot 1.
+        """Return the rewards at these positions (mm) as known before slot 1.
 
-        None where nothing is known: then the rail has to be walked.
+        None if they are unknown. Then the rail must be surveyed.
         """
         ...
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """In which part a bench is another one than before, for a message; None if it is the same."""
+    """Describe the first part in which two identities differ; None if they are equal."""
     for part in sorted(before.keys() | now.keys()):
         if before.get(part) != now.get(part):
             return f"{part} was {before.get(part, 'unknown')} and is {now.get(part, 'unknown')}"

@@ -1,7 +1,7 @@
-"""What a clock is: it tells the time and waits for a moment.
+"""The Clock protocol: read the time and wait for a point in time.
 
-The slot loop, the stages and the probes keep time by a clock they are given, so that all of them
-run on the machine's clock or, as quickly as they compute, on a virtual one.
+The slot loop, the stages and the probes use the clock they are given. The same code runs on the
+clock of the machine, or as fast as it computes on a virtual clock.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ class Clock(Protocol):
     """A monotonic time in seconds, from an arbitrary start."""
 
     def now(self) -> float:
-        """Get the time in seconds."""
+        """Return the time in seconds."""
         ...
 
     def sleep_until(self, moment: float) -> None:
-        """Wait until a moment; return at once if it has passed."""
+        """Wait until a point in time; return immediately if it has passed."""
         ...

@@ -1,64 +1,95 @@
-"""What a probe is: it measures the reward over an interval of time.
+"""The Probe protocol: measure the reward over an interval of time.
 
-A probe works beside the slot loop: an interval is requested ahead, and what is ready is collected
-later. A reward that comes late is still the reward of the slot it was measured in; a measurement
-that is not valid carries no reward at all.
+A probe works in parallel to the slot loop. The loop requests an interval in advance and collects
+finished measurements later. A late reward still belongs to the slot in which it was measured. An
+invalid measurement has no reward.
+
+Nothing here depends on how a probe measures: with a software radio, a power meter, or a simulation.
+What only some probes can do is in `hal.capabilities`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from typing import Protocol
 
+# Reasons of a measurement without a reward. They are in run files, events and summaries.
 NO_SIGNAL = "no-signal"
-"""The reason of a power at the noise floor …"""
 TONE_LOST = "tone-lost"
-"""… and of one whose tone stands outside its band."""
 FLOOR_IS_MEASURED = "noise-floor"
-"""The reason of a slot in which a person had the noise floor measured: no fault."""
+NO_NOISE_FLOOR = "no-noise-floor"
+CLIPPING = "clipping"
+GAP = "gap"
+OVERFLOW = "overflow"
+SETTLING = "settling"
+STALE = "stale"
+SAMPLE_RATE = "sample-rate"
+TOO_FEW_SAMPLES = "too-few-samples"
+CONSTANT = "constant"
+NOT_A_NUMBER = "not-a-number"
+
+PROBE_REASONS = {
+    NO_SIGNAL: "the power is at the noise floor: the transmitter is off",
+    TONE_LOST: "the tone's band is at the noise floor, but another band has a new line",
+    FLOOR_IS_MEASURED: "the noise floor was measured in this slot, on request; this is not a fault",
+    NO_NOISE_FLOOR: "no noise floor is known yet",
+    CLIPPING: "too many samples are clipped: the radio is overdriven",
+    GAP: "samples are missing",
+    OVERFLOW: "the driver of the radio dropped samples",
+    SETTLING: "the radio was opened, or lost samples, too short a time before",
+    STALE: "the samples did not arrive in time",
+    SAMPLE_RATE: "samples are lost repeatedly, because the radio does not keep its sample rate",
+    TOO_FEW_SAMPLES: "the interval is too short for a measurement",
+    CONSTANT: "all samples are equal: the radio is stuck",
+    NOT_A_NUMBER: "a sample is not a number, or too large",
+}
+"""The meaning of each reason; a probe of another distribution can have its own reasons.
+
+The first two belong to a valid measurement that stays at the noise floor.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The outcome of one slot's measurement."""
+    """The result for one slot."""
 
     slot: int
     reward: float
-    """The rate (eq. reward) seen in the slot; NaN if the measurement is not valid."""
+    """The rate (eq. reward) measured in the slot; NaN if the measurement is invalid."""
     valid: bool
-    uncertainty: float = float("nan")
+    uncertainty: float = nan
     """Standard deviation of the reward; NaN if unknown."""
     reason: str = ""
-    """Why it is not valid, in a word: clipping, gap, overflow, stale …
+    """Why the measurement is invalid, as one short noun.
 
-    Of a valid one at the noise floor: what it is if that lasts.
+    A valid measurement at the noise floor has a reason too: the fault it indicates if it persists.
     """
     above_floor: float = inf
-    """How far the power stands above the noise floor, in multiples of what noise alone may show.
+    """Distance from the noise floor, in multiples of what noise alone can cause.
 
-    Below 1 there may be no signal; inf from a probe that has no noise floor.
+    Below 1 there is possibly no signal. It is inf for a probe without a noise floor.
     """
     hint: str = ""
-    """What a person may do about the reason."""
+    """What the operator can do about the reason."""
 
 
 class Probe(Protocol):
-    """A source of rewards. Any method may raise ProbeError; none may wait past its deadline."""
+    """A source of rewards. Every method can raise ProbeError; none waits past its deadline."""
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
-        """Ask for the reward of a slot, measured between two moments of the clock.
+        """Request the reward of a slot, measured between two times on the clock.
 
-        What raises ProbeError was not taken, and nothing comes of it. What was taken before can
-        still be collected.
+        On ProbeError the request is not accepted and has no result. Results of earlier requests
+        can still be collected.
         """
         ...
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
-        """Get what has become ready, waiting for the latest request until the deadline."""
+        """Return all finished measurements; wait for the latest request until the deadline."""
         ...
 
     def close(self) -> None:
-        """Let go of the hardware."""
+        """Release the hardware. A second call has no effect."""
         ...

@@ -82,7 +82,7 @@ def _left_out_s(probe: ProbeSettings) -> float:
 def _too_narrow(config: Config) -> str | None:
     """Why a window is too short for the tone's bandwidth; None if all are long enough."""
     probe = config.probe
-    windows = {"are measured of a slot": measured_s(config)}
+    windows = {"are measured per slot": measured_s(config)}
     if probe.noise_floor == "measure":
         windows["the noise floor is measured for"] = probe.noise_floor_s
     of_what, shortest_s = min(windows.items(), key=lambda each: each[1])

@@ -1,7 +1,7 @@
-"""The positions a policy may choose: a uniform grid over the rail, and what is in reach on it.
+"""The positions a policy may choose: a uniform grid over the rail, and the part within reach.
 
 Positions are in wavelengths. A position within `ON_GRID` of a grid point counts as that point, so
-that steps summed up in floating point stay on the grid they started from.
+that sums of steps in floating point stay on the grid.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Grid:
         return min(max(round(position / self.spacing), 0), self.size - 1)
 
     def index(self, position: float) -> int | None:
-        """The index of the grid point a position stands on, or None between grid points."""
+        """The index of the grid point at a position, or None between grid points."""
         nearest = self.nearest(position)
         return nearest if abs(position - self.points[nearest]) <= ON_GRID else None
 
     def snap(self, position: float) -> float:
-        """The position, freed from rounding if it stands on a grid point."""
+        """The position without its rounding error if it is on a grid point."""
         index = self.index(position)
         return position if index is None else float(self.points[index])
 
@@ -83,7 +83,7 @@ class Grid:
         return slice(first, last + 1)
 
     def advance(self, position: float, target: float, stroke: float) -> float:
-        """The step from a position towards a target, as far as the stroke allows (eq. approach)."""
+        """The next position on the way to a target, at most one stroke away (eq. approach)."""
         distance = target - position
         if abs(distance) <= stroke + ON_GRID:
             return target

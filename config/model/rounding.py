@@ -1,7 +1,7 @@
-"""Numbers in messages, rounded to the safe side: what a message suggests is accepted when typed in.
+"""Numbers in messages, rounded so that a suggested value is accepted as a setting.
 
-The number is the shortest text of a float, cut to a few significant digits. Reading a decimal text
-as a float keeps the order, so the float that comes back is on the same side of the limit.
+A float is converted to its shortest decimal text, which is rounded to a few significant digits.
+Reading a decimal text as a float preserves the order, so the float is on the same side of a limit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 
 _DIGITS = 6
-# Enough to divide a rail into any number of steps that a grid may have.
+# Enough digits for the spacing of any grid.
 _CLOSE_DIGITS = 13
 
 
@@ -24,7 +24,7 @@ def at_least(value: float, digits: int = _DIGITS) -> str:
 
 
 def close_to(value: float) -> str:
-    """A value without the last digits, which are the rounding of a computation."""
+    """A value without its last digits, which are rounding errors."""
     return _rounded(value, _CLOSE_DIGITS, ROUND_HALF_EVEN)
 
 

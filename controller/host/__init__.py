@@ -1,1 +1,1 @@
-"""The computer a run is on: instance lock, service manager, real-time setup, devices."""
+"""The computer of a run: instance lock, service manager, real-time setup, devices."""

@@ -1,7 +1,7 @@
-"""One controller a stage: a lock that names its holder and goes with it, however it ends.
+"""One controller per stage: a lock that identifies its holder and ends with the process.
 
-The lock is the kernel's (flock), so a file left behind by a killed process locks nothing. What
-the file says only serves the message to whoever comes second.
+The lock is a kernel lock (flock), so the file of a killed process locks nothing. The content of
+the file is used only for the error message of a second process.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from urllib.parse import quote
 
 from macontrol.config.model.errors import HardwareError
 
-_SHOWN_COMMAND = 200
+_COMMAND_LENGTH = 200
 
 
 class InstanceLock:
-    """The right to drive a stage, held from `__enter__` to `__exit__`.
+    """Exclusive use of a stage, from `__enter__` to `__exit__`.
 
-    A stage that is a device may be called by any of its names: they all lead to one lock.
+    All names of a device have the same lock.
     """
 
     def __init__(self, stage: str, directory: Path | None = None) -> None:
@@ -39,22 +39,22 @@ class InstanceLock:
         self._file: int | None = None
 
     def __enter__(self) -> InstanceLock:
-        """Take the lock, or raise HardwareError saying who holds it."""
+        """Take the lock; raise HardwareError with its holder if it is taken."""
         self._take()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the lock back. The file stays: to remove it would race with the next holder."""
+        """Release the lock. The file stays, because removing it would race with the next holder."""
         if self._file is not None:
             self._write("")
             os.close(self._file)
             self._file = None
 
     def follow(self) -> None:
-        """After the stage was gone: hold the lock of the device that its name leads to now.
+        """Move the lock to the device that the name of the stage refers to now.
 
-        The device that it was before may be another stage's soon. Where the new one is locked
-        already, the old lock is kept.
+        After an unplug the previous device can soon belong to another stage. If the new device is
+        already locked, the previous lock is kept.
         """
         new = InstanceLock(self.stage, self._folder)
         if self._file is None or new.path == self.path or not os.path.exists(self.stage):
@@ -73,9 +73,9 @@ class InstanceLock:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = _told(file)
+            holder, fix = _holder(file)
             os.close(file)
-            raise HardwareError(f"stage {self.stage} is driven by {told}") from None
+            raise HardwareError(f"stage {self.stage} is driven by {holder}", fix) from None
         except OSError as error:
             os.close(file)
             raise _unusable(self.path, error) from error
@@ -84,7 +84,7 @@ class InstanceLock:
             json.dumps(
                 {
                     "pid": os.getpid(),
-                    "born": _birth(os.getpid()),
+                    "born": _start_ticks(os.getpid()),
                     "since": time.strftime("%Y-%m-%d %H:%M:%S"),
                     "command": shlex.join(_command_line()),
                 }
@@ -96,15 +96,16 @@ class InstanceLock:
         try:
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, text.encode(), 0)
-        except OSError:  # another user's file, or a full disk: the lock holds without the words
+        except OSError:  # another user's file, or a full disk: the lock works without the content
             pass
 
 
 def lock_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Get where the locks lie, made if need be: one place for all who could meet on a stage.
+    """Return the folder of the locks, and create it if necessary.
 
-    Services share theirs (RUNTIME_DIRECTORY), root joins it, a user has the session's; failing
-    those, a folder of the user's own beside other programs' locks.
+    It is the same for all processes that can use a stage: services and root share one
+    (RUNTIME_DIRECTORY), a user has one in the session. The fallback is a folder of the user in the
+    lock folder of the system.
     """
     variables = os.environ if environment is None else environment
     given = variables.get("RUNTIME_DIRECTORY", "").split(":")[0]
@@ -126,21 +127,21 @@ def lock_directory(environment: Mapping[str, str] | None = None) -> Path:
         else:
             return folder
     raise HardwareError(
-        "no folder for the stage's lock; set XDG_RUNTIME_DIR. " + "; ".join(reasons)
+        f"no folder for the lock of the stage ({', '.join(reasons)})", "set XDG_RUNTIME_DIR"
     )
 
 
 def _check_folder(folder: Path, *, follow: bool) -> None:
-    """Refuse a folder in which someone else could put a lock in our place."""
+    """Refuse a folder in which another user could replace a lock."""
     found = folder.stat() if follow else folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise OSError(None, "not a folder")
     if found.st_uid not in (0, os.geteuid()) and os.geteuid() != 0:
         raise OSError(None, "belongs to another user")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise OSError(None, "anyone may write there")
+        raise OSError(None, "writable by everyone")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OSError(None, "may not be written to")
+        raise OSError(None, "not writable")
 
 
 def _open(path: Path) -> int:
@@ -148,25 +149,25 @@ def _open(path: Path) -> int:
     try:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
-        except PermissionError:  # another user's: reading is enough to be locked out, or to lock
+        except PermissionError:  # another user's file: reading is sufficient for a lock
             file = os.open(path, os.O_RDONLY | flags)
     except OSError as error:
         raise _unusable(path, error) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise HardwareError(f"{path}: the stage's lock is not a regular file; remove it")
+        raise HardwareError(f"{path}: the lock of the stage is not a regular file", "remove it")
     return file
 
 
 def _unusable(path: Path, error: OSError) -> HardwareError:
     return HardwareError(
-        f"{path}: the stage's lock cannot be used: {error.strerror or error}; "
-        "remove what stands there, or run as the user it belongs to"
+        f"{path}: the lock of the stage cannot be used: {error.strerror or error}",
+        "remove that file, or run as its owner",
     )
 
 
-def _told(file: int) -> str:
-    """Who holds the lock and how to end it, as far as the file and the kernel tell."""
+def _holder(file: int) -> tuple[str, str]:
+    """Return the holder of the lock and how to stop it, as far as they are known."""
     try:
         holder: dict[str, Any] = json.loads(os.pread(file, 65536, 0))
         pid, since, command = int(holder["pid"]), str(holder["since"]), str(holder["command"])
@@ -174,12 +175,12 @@ def _told(file: int) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         current, pid, since, command = False, 0, "", ""
     if not current:
-        return "another process; stop it first (systemctl stop 'macontrol*')"
-    if len(command) > _SHOWN_COMMAND:
-        command = command[: _SHOWN_COMMAND - 1] + "…"
+        return "another process", "stop it first (systemctl stop 'macontrol*')"
+    if len(command) > _COMMAND_LENGTH:
+        command = command[: _COMMAND_LENGTH - 1] + "…"
     unit = _unit(pid)
     stop = f"systemctl stop {unit}" if unit else f"kill {pid}"
-    return f"pid {pid} ({command}, since {since}); stop it first ({stop})"
+    return f"pid {pid} ({command}, since {since})", f"stop it first ({stop})"
 
 
 def _command_line() -> list[str]:
@@ -189,8 +190,8 @@ def _command_line() -> list[str]:
     return [program.name or "python", *sys.argv[1:]]
 
 
-def _birth(pid: int) -> str | None:
-    """When a process started, in the kernel's ticks: tells it from a later one of its number."""
+def _start_ticks(pid: int) -> str | None:
+    """Return when a process started (kernel ticks), to detect a later process with this pid."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -199,8 +200,8 @@ def _birth(pid: int) -> str | None:
 
 
 def _is_running(pid: int, born: object) -> bool:
-    """Whether that very process still runs; one whose birth is hidden from us is believed."""
-    now = _birth(pid)
+    """Whether the same process is still running; yes if its start time is not visible."""
+    now = _start_ticks(pid)
     if now is not None:
         return now == born
     try:
@@ -213,7 +214,7 @@ def _is_running(pid: int, born: object) -> bool:
 
 
 def _unit(pid: int) -> str | None:
-    """The service a process runs in, if it is one of ours."""
+    """Return the macontrol service of a process; None if it is not in one."""
     try:
         groups = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""Word to the service manager: ready, how it goes, still alive, stopping (sd_notify, few lines).
+"""Messages to the service manager (sd_notify): ready, status, watchdog, stopping.
 
-Everything here is called from the slot loop, the watchdog above all: if the loop hangs, so must
-the messages. So nothing waits and nothing raises; without a service manager nothing happens.
+The slot loop calls these methods, so that the watchdog messages end if the loop hangs. No method
+waits or raises an error. Without a service manager they have no effect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 
 class Notifier:
-    """A service manager's ear, as the environment names it (NOTIFY_SOCKET, WATCHDOG_USEC)."""
+    """The connection to the service manager of the environment (NOTIFY_SOCKET, WATCHDOG_USEC)."""
 
     def __init__(
         self,
@@ -33,25 +33,25 @@ class Notifier:
             except OSError:
                 self._socket = None
         self.watchdog_interval_s = _watchdog_interval(variables) if self._socket else None
-        """How often `watchdog` sends: a quarter of the time allowed; None if nobody watches."""
+        """Interval of watchdog messages: a quarter of the timeout; None without a watchdog."""
         self._next_ping_s = now()
         self._unsent = ""
 
     @property
     def enabled(self) -> bool:
-        """Whether there is a service manager to talk to."""
+        """Whether there is a service manager."""
         return self._socket is not None
 
     def ready(self, status: str = "") -> None:
-        """Say that the service is up; from now on the watchdog counts."""
-        self._send_surely("READY=1\n" + _status(status))
+        """Report that the service has started; the watchdog starts now."""
+        self._send_reliably("READY=1\n" + _status(status))
 
     def status(self, text: str) -> None:
-        """Say in a line how it goes. Not for every slot: about once a second is enough."""
+        """Report the status in one line, about once per second rather than per slot."""
         self._send(_status(text))
 
     def watchdog(self) -> None:
-        """Say that the loop still turns; call it every slot, it sends only as often as needed."""
+        """Report that the loop is running. Call it in every slot; it sends only when necessary."""
         if self.watchdog_interval_s is None:
             return
         now = self._now()
@@ -59,18 +59,18 @@ class Notifier:
             self._next_ping_s = now + self.watchdog_interval_s
 
     def stopping(self, status: str = "") -> None:
-        """Say that the service is going down."""
-        self._send_surely("STOPPING=1\n" + _status(status))
+        """Report that the service stops."""
+        self._send_reliably("STOPPING=1\n" + _status(status))
 
     def close(self) -> None:
-        """Let go of the socket; later messages go nowhere."""
+        """Close the socket; later messages have no effect."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         self.watchdog_interval_s = None
 
-    def _send_surely(self, message: str) -> None:
-        """Send now, or with the next message if the manager's queue is full."""
+    def _send_reliably(self, message: str) -> None:
+        """Send now, or together with the next message if the queue of the manager is full."""
         self._unsent += message
         self._send("")
 
@@ -80,7 +80,7 @@ class Notifier:
         text = self._unsent + message
         try:
             self._socket.sendto(text.encode("utf-8", "replace"), self._address)
-        except OSError:  # a full queue, or a manager that went away: the slot matters more
+        except OSError:  # a full queue, or no manager any more: the slot is more important
             return False
         self._unsent = ""
         return True
@@ -95,10 +95,10 @@ def _address(name: str) -> str:
 def _watchdog_interval(variables: Mapping[str, str]) -> float | None:
     try:
         allowed = int(variables.get("WATCHDOG_USEC", ""))
-        meant = int(variables.get("WATCHDOG_PID", "") or os.getpid())
+        pid = int(variables.get("WATCHDOG_PID", "") or os.getpid())
     except ValueError:
         return None
-    return allowed * 1e-6 / 4 if allowed > 0 and meant == os.getpid() else None
+    return allowed * 1e-6 / 4 if allowed > 0 and pid == os.getpid() else None
 
 
 def _status(text: str) -> str:

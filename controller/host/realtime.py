@@ -1,7 +1,7 @@
 """Real-time setup of the slot thread: SCHED_FIFO, locked memory, frozen GC.
 
-Every step is best effort. What the kernel refuses is reported, with what grants it; a run in
-ordinary scheduling is late more often, and that is counted like any other overrun.
+Every step is best effort. A refusal of the kernel is reported together with its fix. A run in
+ordinary scheduling is late more often, which is counted like any other overrun.
 """
 
 from __future__ import annotations
@@ -17,33 +17,37 @@ from dataclasses import dataclass
 from typing import Any
 
 PRIORITY = 50
-"""As threaded interrupt handlers have it on PREEMPT_RT: above all programs, not above the disk."""
+"""The priority of threaded interrupt handlers on PREEMPT_RT: above programs, not above the disk."""
 
 GRANT = f"sudo prlimit --pid $$ --rtprio={PRIORITY} --memlock=-1"
-"""Typed into a shell, it gives that shell and all it starts the right to real time."""
+"""The command that permits real time for a shell and the programs started in it."""
 
 ORDINARY_DECISION_S = 8e-3
-"""What to keep of a slot to decide in without SCHED_FIFO: others may run for milliseconds first."""
+"""Time reserved for the decision without SCHED_FIFO: other programs may run first."""
 
 SWITCH_INTERVAL_S = 1e-4
-"""How long a helper thread may keep the interpreter from the slot thread (Python's own: 5 ms)."""
+"""The longest time a helper thread keeps the interpreter (the default of Python is 5 ms)."""
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _PR_SET_TIMERSLACK = 29
 _CAP_IPC_LOCK, _CAP_SYS_NICE = 14, 23
 _PYTHON_SWITCH_INTERVAL_S = 5e-3
 _KERNEL_TIMER_SLACK_NS = 50_000
+_MEMORY_FIX = (
+    "set LimitMEMLOCK=infinity in a service, or 'memlock unlimited' in /etc/security/limits.d for "
+    "a user"
+)
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Something the kernel would not give: what, why, and what would help."""
+    """A refusal of the kernel: what, why, and the fix."""
 
     what: str
     why: str
     fix: str
     by_limit: bool = False
-    """Whether a limit of the user is the cause, which `GRANT` raises."""
+    """Whether the cause is a limit of the user, which `GRANT` raises."""
 
     def __str__(self) -> str:
         return f"{self.what} refused ({self.why}): {self.fix}"
@@ -51,55 +55,46 @@ class Refusal:
 
 @dataclass(frozen=True)
 class RealtimeReport:
-    """What the slot thread got of real time, and what it did not."""
+    """The result of the real-time setup of the slot thread."""
 
-    gained: tuple[str, ...]
     refused: tuple[Refusal, ...]
     priority: int
-    """The SCHED_FIFO priority in force; 0 in normal scheduling."""
-    locked: bool
-    """Whether memory stays in RAM."""
-    blas_threads: int | None
-    """How many threads the busiest BLAS in the process uses; None if none was found."""
+    """The SCHED_FIFO priority in use; 0 in ordinary scheduling."""
 
     @property
     def fifo(self) -> bool:
         return self.priority > 0
 
     @property
-    def summary(self) -> str:
-        """What was had, in one line."""
-        return "real time: " + ", ".join(self.gained)
-
-    @property
     def warning(self) -> str | None:
-        """All that was refused, in one message for the log; None if there is nothing to say."""
+        """All refusals in one message for the log; None if there are none."""
         if not self.refused:
             return None
         outcome = "" if self.fifo else "; slots may be missed in ordinary scheduling"
-        message = f"no full real time{outcome}. " + ". ".join(str(one) for one in self.refused)
+        reasons = ". ".join(str(refusal) for refusal in self.refused)
+        message = f"incomplete real-time setup{outcome}. {reasons}"
         return message if self.command is None else f"{message}. In a shell: {self.command}"
 
     @property
     def command(self) -> str | None:
-        """The command that grants what was refused; None if there is none."""
-        return GRANT if any(one.by_limit for one in self.refused) else None
+        """The shell command that permits what was refused; None if there is none."""
+        return GRANT if any(refusal.by_limit for refusal in self.refused) else None
 
     @property
     def notice(self) -> tuple[str, ...]:
-        """What was refused and what grants it, in short lines; none if all was granted."""
+        """All refusals and their fix in short lines; empty if there are none."""
         if not self.refused:
             return ()
-        lost = ", ".join(one.what for one in self.refused)
+        steps = ", ".join(refusal.what for refusal in self.refused)
         slots = "" if self.fifo else ": slots may be missed"
-        refused = f"refused: {lost}{slots}"
+        refused = f"refused: {steps}{slots}"
         if self.command is None:
             return (refused,)
-        return (refused, "this command grants it to your shell:", f"  {self.command}")
+        return (refused, "to permit it in your shell:", f"  {self.command}")
 
     def as_data(self) -> dict[str, Any]:
-        """The report for a run's summary."""
-        refused = [str(one) for one in self.refused]
+        """Return the report for the summary of a run."""
+        refused = [str(refusal) for refusal in self.refused]
         return {"priority": self.priority, "refused": refused, "notice": list(self.notice)}
 
 
@@ -110,47 +105,38 @@ class _RefusedError(Exception):
 
 
 def enter_realtime(priority: int = PRIORITY) -> RealtimeReport:
-    """Make the calling thread a real-time one; the memory and the collector are the process's.
+    """Give the calling thread real-time priority; lock memory and freeze the garbage collector.
 
-    To be called once everything is loaded, allocated and warmed up: objects alive now are never
-    looked at by the collector again, and the collector does not run by itself any more (see
-    `collect_garbage`). Threads started later from here stay in normal scheduling.
+    Call it when everything is loaded, allocated and warmed up. The collector ignores all objects
+    that exist now, and no longer runs automatically (see `collect_garbage`). Threads that this
+    thread starts later use ordinary scheduling.
     """
-    gained: list[str] = []
     refused: list[Refusal] = []
-    steps: tuple[tuple[str, Callable[[], str]], ...] = (
-        ("SCHED_FIFO", lambda: f"SCHED_FIFO {_set_fifo(priority)}"),
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("SCHED_FIFO", lambda: _set_fifo(priority)),
         ("locked memory", _lock_memory),
         ("exact timers", _sharpen_timers),
         ("a frozen collector", _freeze_collector),
-        ("quick thread switches", _shorten_switch_interval),
+        ("fast thread switches", _shorten_switch_interval),
     )
     for what, step in steps:
         try:
-            gained.append(step())
+            step()
         except _RefusedError as error:
             refused.append(Refusal(what, error.why, error.fix, error.by_limit))
         except (OSError, AttributeError, ValueError) as error:
-            refused.append(Refusal(what, str(error), "this system does not offer it"))
+            refused.append(Refusal(what, str(error), "this system does not support it"))
     threads = blas_threads()
     if threads is not None and threads > 1:
-        fix = "unset OPENBLAS_NUM_THREADS and its like, or set them to 1"
-        refused.append(Refusal("one BLAS thread", f"{threads} are in force", fix))
-    elif threads is not None:
-        gained.append("one BLAS thread")
-    return RealtimeReport(
-        gained=tuple(gained),
-        refused=tuple(refused),
-        priority=realtime_priority(),
-        locked="memory locked" in gained,
-        blas_threads=threads,
-    )
+        fix = "unset OPENBLAS_NUM_THREADS and similar variables, or set them to 1"
+        refused.append(Refusal("one BLAS thread", f"{threads} are in use", fix))
+    return RealtimeReport(tuple(refused), realtime_priority())
 
 
 def leave_realtime() -> None:
-    """Undo `enter_realtime` as far as the kernel allows; raises nothing."""
+    """Undo `enter_realtime` as far as the kernel permits; raise no error."""
     steps: tuple[Callable[[], None], ...] = (
-        # Who may not clear the flag (it takes CAP_SYS_NICE) may still leave with it set.
+        # A user without CAP_SYS_NICE cannot clear the flag, but can leave with it set.
         lambda: _set_normal(os.SCHED_RESET_ON_FORK),
         lambda: _set_normal(0),
         lambda: _system_call("munlockall"),
@@ -167,7 +153,7 @@ def leave_realtime() -> None:
 
 
 def realtime_priority() -> int:
-    """Get the SCHED_FIFO priority of the calling thread; 0 in any other scheduling."""
+    """Return the SCHED_FIFO priority of the calling thread; 0 in any other scheduling."""
     try:
         if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
             return 0
@@ -177,15 +163,15 @@ def realtime_priority() -> int:
 
 
 def collect_garbage() -> None:
-    """Collect what became garbage since the start; for moments in which the loop has time.
+    """Collect the garbage since the start, when the loop has time.
 
-    What was alive at `enter_realtime` is not looked at, so this takes well below a millisecond.
+    The collector ignores objects from before `enter_realtime`, so this takes far less than 1 ms.
     """
     gc.collect()
 
 
 def blas_threads() -> int | None:
-    """Get how many threads the busiest OpenBLAS loaded here uses; None if there is none."""
+    """Return the largest thread count of the loaded OpenBLAS libraries; None if there is none."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "openblas" in line}
@@ -205,7 +191,7 @@ def blas_threads() -> int | None:
     return max(counts, default=None)
 
 
-def _set_fifo(priority: int) -> int:
+def _set_fifo(priority: int) -> None:
     limit = _raise_limit(resource.RLIMIT_RTPRIO)
     privileged = _capable(_CAP_SYS_NICE)
     if not privileged and 0 < limit < priority:
@@ -218,27 +204,27 @@ def _set_fifo(priority: int) -> int:
             raise
         if privileged or limit > 0:
             raise _RefusedError(
-                "Operation not permitted, though the limits allow it",
-                "the kernel has CONFIG_RT_GROUP_SCHED and this control group no real-time budget "
-                "(set cpu.rt_runtime_us, or boot a kernel without it), or a container forbids it",
+                "operation not permitted, although the limits permit it",
+                "the kernel has CONFIG_RT_GROUP_SCHED and this control group has no real-time "
+                "budget (set cpu.rt_runtime_us, or boot a kernel without it), or a container "
+                "prevents it",
             ) from None
         raise _RefusedError(
             "the limit of real-time priorities is 0",
-            f"a service has LimitRTPRIO={priority}, a user 'rtprio {priority}' in "
-            "/etc/security/limits.d",
+            f"set LimitRTPRIO={priority} in a service, or 'rtprio {priority}' in "
+            "/etc/security/limits.d for a user",
             by_limit=True,
         ) from None
-    return priority
 
 
-def _lock_memory() -> str:
+def _lock_memory() -> None:
     limit = _raise_limit(resource.RLIMIT_MEMLOCK)
     free = limit == resource.RLIM_INFINITY or _capable(_CAP_IPC_LOCK)
-    # On fault: a page is locked once it has been used. To pull in all of every library, arena and
-    # thread stack costs hundreds of megabytes that no slot ever touches.
+    # MCL_ONFAULT locks a page when it is first used. Without it, all pages of every library, arena
+    # and thread stack are loaded: hundreds of megabytes that no slot uses.
     flags = _MCL_CURRENT | _MCL_ONFAULT
     if free:
-        flags |= _MCL_FUTURE  # with a limit, an allocation that crosses it would fail later
+        flags |= _MCL_FUTURE  # with a limit, a later allocation above it would fail
     try:
         _system_call("mlockall", flags)
     except OSError as error:
@@ -248,34 +234,29 @@ def _lock_memory() -> str:
             f"the limit of locked memory is {limit // 1024} KiB"
             if limit >= 0
             else str(error.strerror),
-            "a service has LimitMEMLOCK=infinity, a user 'memlock unlimited' in "
-            "/etc/security/limits.d",
+            _MEMORY_FIX,
             by_limit=True,
         ) from None
     if not free:
         raise _RefusedError(
-            f"only what is mapped now, as the limit is {limit // 1024} KiB",
-            "LimitMEMLOCK=infinity, or 'memlock unlimited' in /etc/security/limits.d",
+            f"only the memory mapped now is locked, because the limit is {limit // 1024} KiB",
+            _MEMORY_FIX,
             by_limit=True,
         )
-    return "memory locked"
 
 
-def _sharpen_timers() -> str:
+def _sharpen_timers() -> None:
     _system_call("prctl", _PR_SET_TIMERSLACK, 1)
-    return "timer slack 1 ns"
 
 
-def _freeze_collector() -> str:
+def _freeze_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    return "collector frozen"
 
 
-def _shorten_switch_interval() -> str:
+def _shorten_switch_interval() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    return f"thread switches within {SWITCH_INTERVAL_S * 1e6:.0f} µs"
 
 
 def _set_normal(flags: int) -> None:
@@ -290,7 +271,7 @@ def _system_call(name: str, *arguments: int) -> None:
 
 
 def _raise_limit(which: int) -> int:
-    """Raise a soft limit to the hard one, and get what it is then."""
+    """Raise a soft limit to the hard limit; return the limit in use."""
     soft, hard = resource.getrlimit(which)
     if soft == hard:
         return soft

@@ -1,1 +1,1 @@
-"""Policies: kernel, features, posterior, MoveUCB, the baselines, and the paper's theory."""
+"""Policies: one package each; kernel, features and posterior behind them; the paper's theory."""

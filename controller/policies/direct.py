@@ -1,8 +1,8 @@
-"""The posterior as the paper prints it: factor the w×w Gram matrix from scratch in every slot.
+"""The posterior as in the paper: factor the w×w Gram matrix from scratch in every slot.
 
-Some fifty times slower than `WindowedPosterior`, and the better choice only where the ridge is so
-small against sigma_f^2 that feature space would lose digits: solving for the window's samples
-instead of for the features does not square the features' conditioning.
+About fifty times slower than `WindowedPosterior`. It is better only where the ridge is so small
+relative to sigma_f^2 that feature space loses digits: a solution for the window's samples does not
+square the condition number of the features.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DirectPosterior:
         self.window = window
         self._ridge = ridge
         self._samples: tuple[tuple[int, float, float], ...] = ()
-        """Replaced, never changed: the live view may be reading them."""
+        """Replaced, never modified: the live view may read them at the same time."""
         self._solved: tuple[object, Array, Array] | None = None
         """The samples that were solved, with their mean and variance."""
 
@@ -50,9 +50,9 @@ class DirectPosterior:
         return self._solve()[1]
 
     def observe(self, slot: int, position: float, reward: float) -> None:
-        """Take in the reward of a slot; of more than w samples the oldest leaves.
+        """Add the reward of a slot; of more than w samples the oldest is dropped.
 
-        Late, repeated and broken rewards are treated as by `WindowedPosterior`.
+        Late, repeated and impossible rewards are handled as in `WindowedPosterior`.
         """
         if not isfinite(reward):
             raise ValueError(f"the reward of slot {slot} is {reward!r}, not a finite number")
@@ -64,7 +64,7 @@ class DirectPosterior:
         self._samples = added[-self.window :]
 
     def withdraw(self, slot: int) -> None:
-        """Take the sample of a slot back out, as if it had never come; nothing if there is none."""
+        """Remove the sample of a slot, as if it had never arrived; no effect without one."""
         self._samples = tuple(sample for sample in self._samples if sample[0] != slot)
 
     def _solve(self) -> tuple[Array, Array]:

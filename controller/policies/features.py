@@ -1,9 +1,9 @@
 """The kernel as a short feature map: k(x, x') = φ(x)·φ(x') with a few dozen features.
 
-The kernels are analytic, so on a rail a few wavelengths long they have a numerical rank of about
-thirty, however fine the grid. The features are found on Chebyshev nodes, where polynomial
-interpolation is stable, and interpolated to any position: a position off the grid is as exact as
-one on it, and nothing of size G×G is ever formed.
+The kernels are analytic, so on a rail of a few wavelengths their numerical rank is about thirty,
+for any grid. The features are computed on Chebyshev nodes, where polynomial interpolation is
+stable, and interpolated to any position: a position off the grid is as exact as one on it, and no
+matrix of size G×G is needed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class KernelFeatures:
             row: Array = self.on_grid[index]
             return row
         if not 0.0 <= position <= self.grid.length:
-            raise ValueError(f"position {position!r} lies off the rail [0, {self.grid.length:g}]")
+            raise ValueError(f"position {position!r} is off the rail [0, {self.grid.length:g}]")
         between: Array = _interpolate(np.array([position]), self._nodes)[0] @ self._at_nodes
         return between
 
     def _fit_nodes(self) -> Array:
-        """The fewest Chebyshev nodes (growing by half) that carry the kernel to rounding."""
+        """The fewest Chebyshev nodes (in steps of one half) that give the kernel to rounding."""
         length = self.grid.length
         probe = np.linspace(0.0, length, 1025)
         anchors = np.array([[0.0, length / 2, length]])
@@ -72,9 +72,9 @@ class KernelFeatures:
             count = int(count * 1.5)
         shortest = min(term.length for term in self.kernel.terms)
         raise ConfigError(
-            f"kernel: its shortest length ({shortest:g} wavelengths) is too fine for a rail of "
-            f"{length:g}: over {MAX_NODES} features would be needed; "
-            "set the kernel's lengths and periods higher, or shorten physical.region_length"
+            f"kernel: its shortest length ({shortest:g} wavelengths) is too short for a rail of "
+            f"{length:g}: more than {MAX_NODES} features are necessary",
+            "set the kernel's lengths and periods higher, or physical.region_length lower",
         )
 
 
@@ -95,5 +95,5 @@ def _interpolate(points: Array, nodes: Array) -> Array:
 
 @lru_cache(maxsize=16)
 def kernel_features(kernel: StationaryKernel, grid: Grid) -> KernelFeatures:
-    """The features of a kernel on a grid, computed once and shared by every posterior."""
+    """The features of a kernel on a grid, computed once and shared by all posteriors."""
     return KernelFeatures(kernel, grid)

@@ -1,8 +1,8 @@
-"""The kernels: how alike the rewards of two positions should be, as a function of their lag.
+"""The kernels: the similarity of the rewards at two positions, as a function of their lag.
 
-All four kernels of the paper are a constant plus damped cosines (a squared exponential being a
-cosine of infinite period), so one class holds them. They are normalised to k(x, x) = 1; the
-output scale sigma_f^2 multiplies them where it is known, in the posterior.
+All four kernels of the paper are a constant plus damped cosines (a squared exponential is a cosine
+with an infinite period), so one class represents them. They are normalised to k(x, x) = 1. The
+posterior, which knows the output scale sigma_f^2, multiplies by it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 # The damping rule's anchor in the paper: at a spread of 2 degrees, fringes last 2 wavelengths.
 _REFERENCE_SPREAD_DEG = 2.0
 _REFERENCE_DAMPING = 2.0
-# Angles that stand for the sector: enough for eight digits of a period, in a few milliseconds.
+# Angles that represent the sector: enough for eight digits of a period, in a few milliseconds.
 _ANGLES = 20_000
 
 
@@ -50,7 +50,7 @@ class StationaryKernel:
 
 
 def kernel_from_config(kernel: schema.Kernel) -> StationaryKernel:
-    """The kernel a config asks for: the paper's, or one of its three comparison kernels."""
+    """The kernel of a config: the paper's, or one of its three comparison kernels."""
     if kernel.name == "se":
         return StationaryKernel(0.0, (DampedCosine(1.0, inf, kernel.se_length),))
     if kernel.name == "const-se":
@@ -84,11 +84,11 @@ def fringe_damping(angular_spread_deg: float) -> float:
 
 def fringe_periods(sector_deg: tuple[float, float], components: int) -> tuple[float, ...]:
     """λ_q = λ/δ_q, δ_q the q/(Q+1) quantiles of |cos θ − cos θ'| for two angles of the sector."""
-    from scipy.optimize import brentq  # only here: its import takes 0.2 s of every start
+    from scipy.optimize import brentq  # only here: its import takes 0.2 s
 
     low, high = radians(sector_deg[0]), radians(sector_deg[1])
     widest = cos(low) - cos(high)
-    # The midpoint rule: the integrand has kinks, where rules of a higher order gain nothing.
+    # The midpoint rule: the integrand has kinks, so rules of a higher order are not better.
     cosines = np.cos(low + (high - low) * (np.arange(_ANGLES) + 0.5) / _ANGLES)
 
     def share_within(delta: float) -> float:

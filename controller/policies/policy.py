@@ -1,12 +1,22 @@
-"""What a policy is: it sees the reward where the antenna stands and says where to stand next.
+"""The Policy protocol: observe the reward at the antenna's position, decide the next position.
 
-One implementation of each policy serves the slot loop, replay and campaigns alike. Slot t is:
-`observe(t, x_t, r_t)`, unless no valid reward came, then `decide(t, x_t)` for x_{t+1}.
+One implementation of each policy serves the slot loop, replay and campaigns. Slot t is
+`observe(t, x_t, r_t)`, unless there is no valid reward, then `decide(t, x_t)` for x_{t+1}. What
+only some policies have is a capability: a surface F_t to check against the theory, or a posterior
+to show.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:  # a description of a policy loads without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from macontrol.config.model.grid import Grid
+
+    Array = NDArray[np.float64]
 
 
 class Decision(NamedTuple):
@@ -15,13 +25,13 @@ class Decision(NamedTuple):
     target: float
     """z_t: where the antenna is headed."""
     position: float
-    """x_{t+1}: where it shall stand in the next slot, within reach."""
+    """x_{t+1}: the position of the next slot, within reach."""
     switched: bool
-    """Whether the target is another one than a slot before."""
+    """Whether the target differs from that of the previous slot."""
     transit: bool
-    """Whether the target lies beyond the next position."""
+    """Whether the target is beyond the next position."""
     shortfall: float
-    """max F_t − F_t(z_t): what holding on to the target gives up; NaN without a surface F_t."""
+    """max F_t − F_t(z_t): what it costs to keep the target; NaN without a surface F_t."""
 
 
 class Policy(Protocol):
@@ -29,15 +39,15 @@ class Policy(Protocol):
 
     @property
     def start_position(self) -> float:
-        """Get the position x_1 the antenna takes before slot 1, in wavelengths."""
+        """Get x_1, the position of the antenna before slot 1, in wavelengths."""
         ...
 
     def resume(self, target: float) -> None:
-        """Take up the target of a run that this one continues; its samples come by `observe`."""
+        """Continue with the target of an earlier run; its samples are given to `observe`."""
         ...
 
     def observe(self, slot: int, position: float, reward: float) -> None:
-        """Take in the reward seen in a slot; it may come late, and some slots have none."""
+        """Add the reward of a slot; it may be late, and some slots have none."""
         ...
 
     def withdraw(self, slot: int) -> None:
@@ -45,5 +55,46 @@ class Policy(Protocol):
         ...
 
     def decide(self, slot: int, position: float) -> Decision:
-        """Choose the position of the next slot, given where the antenna is in this one."""
+        """Choose the position of the next slot, given that of the antenna in this slot."""
         ...
+
+
+@runtime_checkable
+class HasSurface(Protocol):
+    """A policy that maximises a surface; its runs are checked against the paper's theory."""
+
+    @property
+    def surface(self) -> Array:
+        """Get F_t over the grid, as of the last decision (eq. acq-fn)."""
+        ...
+
+    @property
+    def margin(self) -> float:
+        """Get Δ: the target is kept while the surface exceeds it by no more than this."""
+        ...
+
+
+def margin_of(policy: Policy) -> float:
+    """Δ of a policy with a surface; 0 for any other, for which nothing is proven."""
+    return policy.margin if isinstance(policy, HasSurface) else 0.0
+
+
+class Posterior(Protocol):
+    """An estimate of the reward over the grid from the most recent samples."""
+
+    @property
+    def grid(self) -> Grid: ...
+    @property
+    def mean(self) -> Array: ...
+    @property
+    def variance(self) -> Array: ...
+    def observe(self, slot: int, position: float, reward: float) -> None: ...
+    def withdraw(self, slot: int) -> None: ...
+
+
+@runtime_checkable
+class HasPosterior(Protocol):
+    """A policy with an estimate of the reward along the rail."""
+
+    @property
+    def posterior(self) -> Posterior: ...

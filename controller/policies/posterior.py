@@ -1,29 +1,28 @@
-"""What is believed about the reward: the windowed posterior mean and variance on the whole grid.
+"""The estimate of the reward: posterior mean and variance over the window, on the whole grid.
 
 Equations posterior_mean and posterior_var, solved in feature space: with k = φ·φ and r features,
 
     A = ϱI + Σ φφᵀ over the window,   μ = ΦA⁻¹ Σ φr,   σ² = ϱ·diag(ΦA⁻¹Φᵀ),
 
 so one sample in and one out is a rank-one update and a rank-one downdate of the r×r normal matrix
-A, which is factored again from scratch in every slot: the cost does not depend on the window.
-Three things keep rounding errors from adding up:
+A, which is factored from scratch in every slot: the cost does not depend on the window. Three
+measures prevent that rounding errors add up:
 
 * the Cholesky factor is computed from A in every slot (r is about thirty), never updated itself;
-* a second A is summed up beside the first from new samples only, and takes its place as soon as
-  it holds the whole window, so no A has forgotten more than two windows of samples;
-* the grid's variance is carried by rank-one corrections, while one point of it after the other,
-  one per slot, is computed directly; if the two ever disagree, everything is summed up again from
-  the window.
+* a second A is summed from new samples only, and replaces the first as soon as it has the whole
+  window, so no A has lost more than two windows of samples;
+* the grid's variance is updated by rank-one corrections, and one point of it per slot, in turn, is
+  computed directly; if the two disagree, everything is summed again from the window.
 
-At these sizes a call costs more than its arithmetic, so the calls are few. A sample is one vector
-(φ, r), and one rank-one update of one matrix keeps both sums,
+At these sizes a call costs more than its arithmetic, so there are few calls. A sample is one vector
+(φ, r), and one rank-one update of one matrix updates both sums,
 
     [ A     Σφr ]
     [ Σφrᵀ   ∞  ],
 
-whose infinite corner (in numbers: 1e200) cuts the last row off: solving with the whole matrix is
-solving with A, whatever the right side's last entry. All that a slot changes on the grid then
-comes from one product of four rows with Φᵀ.
+whose infinite corner (1e200 in practice) removes the last row: a solution with the whole matrix is
+one with A, for any last entry of the right side. All changes of a slot on the grid then come from
+one product of four rows with Φᵀ.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ from macontrol.controller.policies.features import KernelFeatures
 
 Array = NDArray[np.float64]
 
-# A carried variance off by more than this share of sigma_f^2 means rounding has grown.
+# Rounding errors are too large if an updated variance is off by this share of sigma_f^2.
 _DISAGREEMENT = 1e-9
-# Far above any sum of squared rewards, and far from overflow and underflow when it is divided by.
+# Far above any sum of squared rewards, and far from overflow and underflow in a division.
 _INFINITE = 1e200
 
 
@@ -95,14 +94,14 @@ class WindowedPosterior:
 
     @property
     def slots(self) -> list[int]:
-        """The slots whose samples the window holds, oldest first."""
+        """The slots of the samples in the window, oldest first."""
         return [sample.slot for sample in self._samples]
 
     def observe(self, slot: int, position: float, reward: float) -> None:
-        """Take in the reward of a slot; the oldest sample leaves once the window is full.
+        """Add the reward of a slot; the oldest sample is dropped once the window is full.
 
-        A late reward takes its place by slot, and is dropped if the window has moved past it. A
-        slot has one reward: the first to come stands, another one for the same slot is dropped.
+        A late reward is inserted by its slot, and dropped if it is older than the window. A slot
+        has one reward: the first one counts, another one for the same slot is dropped.
         """
         if not isfinite(reward):
             raise ValueError(f"the reward of slot {slot} is {reward!r}, not a finite number")
@@ -127,7 +126,7 @@ class WindowedPosterior:
         self._check_point(self._solve(entering, effect, leaving))
 
     def withdraw(self, slot: int) -> None:
-        """Take the sample of a slot back out, as if it had never come; nothing if there is none."""
+        """Remove the sample of a slot, as if it had never arrived; no effect without one."""
         samples = self._samples
         place = bisect_left(samples, slot, key=attrgetter("slot"))
         if place == len(samples) or samples[place].slot != slot:
@@ -148,17 +147,17 @@ class WindowedPosterior:
         return vector
 
     def _effect(self, vector: Array, solution: Array) -> float:
-        """The e for which (e·Φs)², s = A⁻¹φ, is how much one more sample at φ lowers σ²."""
+        """The e for which one more sample at φ lowers σ² by (e·Φs)², s = A⁻¹φ."""
         return sqrt(self._ridge / (1.0 + float(vector.dot(solution))))
 
     def _solve(self, entering: Array, effect: float, leaving: Array) -> Array:
-        """Factor A, set the mean, and correct the variance for the samples that came and went.
+        """Factor A, set the mean, and correct the variance for the new and the dropped sample.
 
-        A sample has its effect where it is not in A: `entering` is A⁻¹φ of the new sample from
-        before it came, with its effect; `leaving` is the old sample, to be solved for now that it
-        has left. With b the old one's solution and effect times Φ, a the new one's, the variance
-        changes by b² − a² = (b + a)(b − a): two rows of the product; the third is the mean's.
-        Returns A⁻¹φ of the grid point to check.
+        The effect of a sample is computed with an A without it: `entering` is A⁻¹φ of the new
+        sample before it was added, with its effect; `leaving` is the dropped sample, solved for
+        here. With b the dropped one's solution and effect times Φ, and a the new one's, the
+        variance changes by b² − a² = (b + a)(b − a): two rows of the product; the third row is the
+        mean. Return A⁻¹φ of the grid point to check.
         """
         self._factorise()
         right_sides, mix = self._right_sides, self._mix
@@ -175,7 +174,7 @@ class WindowedPosterior:
         return to_check
 
     def _check_point(self, solution: Array) -> None:
-        """Take the exact variance of a grid point; if it was far off, sum everything up again."""
+        """Set the exact variance of a grid point; sum everything again if it was far off."""
         point, variance = self._point, self.variance
         self._point = (point + 1) % len(variance)
         exact = self._ridge * float(self._table[point].dot(solution))
@@ -187,17 +186,17 @@ class WindowedPosterior:
 
     def _factorise(self) -> None:
         self._factor, info = dpotrf(self._sum, clean=0)
-        if info != 0:  # rounding has eaten the ridge: the caller's sums are worth nothing
+        if info != 0:  # rounding errors exceed the ridge: the sums are useless
             raise ArithmeticError("the posterior's matrix is not positive definite")
 
     def _add(self, sample: _Sample, sign: float) -> None:
-        """Add a sample to the sums (or take it away), and to the fresh sums if it is theirs."""
+        """Add a sample to the sums (or subtract it), and to the fresh sums if it is in them."""
         self._sum = dsyr(sign, sample.vector, a=self._sum, overwrite_a=1)
         if sample.generation == self._generation:
             self._fresh_sum = dsyr(sign, sample.vector, a=self._fresh_sum, overwrite_a=1)
 
     def _count_out(self, old: _Sample) -> None:
-        """Note that a sample left; when only fresh ones are left, their sums take over."""
+        """Note a dropped sample; when only fresh ones are left, their sums replace the others."""
         if old.generation != self._generation:
             self._stale -= 1
         if self._stale == 0:
@@ -215,7 +214,7 @@ class WindowedPosterior:
         return np.asfortranarray(np.diag(diagonal))
 
     def _sum_again(self) -> None:
-        """Sum A and Σφr up from the window, and compute mean and variance from them."""
+        """Sum A and Σφr from the window, and compute mean and variance from them."""
         self._start_fresh_sums()
         self._sum = self._empty_sums()
         for sample in self._samples:

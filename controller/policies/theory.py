@@ -1,9 +1,9 @@
-"""What the paper proves, made computable: its constants, and a check of any finished run.
+"""The paper's theory in numbers: its constants, and a check of any finished run.
 
 The constants are Theorem 1's confidence parameter, the information gain γ_n, C_0 and the margin
-rule. The check takes the trajectory of a run and holds it against Lemma 1 (travel), Lemma 2
-(switches against the measured movement of the surface), Proposition 1 (persistence) and the
-reach constraint, each as the inequality it is.
+rule. The check compares the trajectory of a run with the inequalities of Lemma 1 (travel), Lemma 2
+(switches and the measured movement of the surface), Proposition 1 (persistence) and the reach
+constraint.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Flags = NDArray[np.bool_]
 def information_gain(
     features: KernelFeatures, samples: int, *, sigma_f2: float, ridge: float
 ) -> float:
-    """γ_n (eq. infogain) by the greedy maximiser: each sample where the variance is largest.
+    """γ_n (eq. infogain) of the greedy set: each sample where the variance is largest.
 
-    The sum is the log-determinant of the greedy set (Lemma chain), which is at least 1 − 1/e of
-    the maximum over all sets.
+    The sum is the log-determinant of that set (Lemma chain), which is at least 1 − 1/e of the
+    maximum over all sets.
     """
     posterior = WindowedPosterior(features, sigma_f2=sigma_f2, ridge=ridge, window=samples)
     gain = 0.0
@@ -54,7 +54,7 @@ def confidence_beta(
 
 
 def switch_cost(*, length: float, movement_cost: float, g_max: float, rho_max: float) -> float:
-    """C_0 = D·(c_e + 2·g_max/ρ_max): what one target switch can cost at most (eq. c0)."""
+    """C_0 = D·(c_e + 2·g_max/ρ_max): the highest cost of one target switch (eq. c0)."""
     return length * (movement_cost + 2.0 * g_max / rho_max)
 
 
@@ -77,35 +77,37 @@ def surface_bound(
 
 
 def balanced_margin(*, c_0: float, surface_movement: float, horizon: int) -> float:
-    """Δ = √(C_0·S_T/T): where the price of switching meets the price of holding (eq. margin)."""
+    """Δ = √(C_0·S_T/T): where the costs of switching and of holding are equal (eq. margin)."""
     return sqrt(c_0 * surface_movement / horizon)
 
 
 class SurfaceMeter:
-    """Sums up S_T = Σ sup|F_{t+1} − F_t|, the movement of the acquisition surface (Lemma 2)."""
+    """Sum S_T = Σ sup|F_{t+1} − F_t|, the movement of the acquisition surface (Lemma 2)."""
 
     def __init__(self) -> None:
         self.movement = 0.0
         self._last: Array | None = None
         self._difference: Array | None = None
 
-    def update(self, surface: Array) -> None:
-        """Take in the surface of the next slot."""
+    def update(self, surface: Array) -> float:
+        """Add the surface of the next slot; return its movement since the previous slot."""
         if self._last is None or self._difference is None:
             self._last, self._difference = surface.copy(), np.empty_like(surface)
-            return
+            return 0.0
         np.subtract(surface, self._last, out=self._difference)
         np.abs(self._difference, out=self._difference)
-        self.movement += float(self._difference.max())
+        moved = float(self._difference.max())
+        self.movement += moved
         np.copyto(self._last, surface)
+        return moved
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What a policy did: one entry a slot, positions in wavelengths."""
+    """What a policy did: one entry per slot, positions in wavelengths."""
 
     start: float
-    """x_0, from which z_0 is taken too."""
+    """x_0, which is z_0 too."""
     position: Array
     """x_1 … x_T."""
     next_position: Array
@@ -136,7 +138,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One inequality held against a run: `value` ≤ `bound`; `holds` is None if it cannot tell."""
+    """One inequality for a run: `value` ≤ `bound`; `holds` is None without one of them."""
 
     statement: str
     holds: bool | None
@@ -147,9 +149,9 @@ class Verdict:
 def check_run(
     run: Trajectory, *, length: float, rho_max: float, margin: float
 ) -> dict[str, Verdict]:
-    """Hold a finished run against what the paper proves of every run of MoveUCB."""
+    """Compare a finished run with what the paper proves for every run of MoveUCB."""
     steps = np.abs(run.next_position - run.position)
-    # What was decided and what came of it: in a replay they are the same.
+    # The decided and the actual steps; in a replay they are the same.
     taken = np.abs(np.diff(run.position, prepend=run.start))
     lowest = min(run.position.min(), run.next_position.min())
     highest = max(run.position.max(), run.next_position.max())
@@ -181,9 +183,9 @@ def verdicts(
     margin: float,
     displaced: int = 0,
 ) -> dict[str, Verdict]:
-    """The inequalities, from what a run adds up to.
+    """The inequalities, from the statistics of a run.
 
-    An antenna that was `displaced` by homing sets out for its target anew: a leg more, each time.
+    Each time that homing `displaced` the antenna, it starts for its target again: one more leg.
     """
     allowance = length * (switches + 1 + displaced)
     legs = f"N_sw + 1 + {displaced}" if displaced else "N_sw + 1"
@@ -207,5 +209,5 @@ def verdicts(
 def _verdict(statement: str, value: float | None, bound: float | None) -> Verdict:
     if value is None or bound is None:
         return Verdict(statement, None, value, bound)
-    # Sums of positions carry rounding; nothing else is forgiven.
+    # The tolerance is for the rounding error of sums of positions.
     return Verdict(statement, value <= bound + 1e-9 * max(1.0, abs(bound)), value, bound)

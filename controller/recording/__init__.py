@@ -1,1 +1,1 @@
-"""What is kept of a run: records, the tally, the run file."""
+"""The records of a run: events, slots, their statistics, the run file."""

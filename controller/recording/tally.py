@@ -1,15 +1,17 @@
-"""What a run adds up to, slot by slot, in memory that does not grow with the run."""
+"""The statistics of a run, computed from its records in memory that does not grow."""
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil, exp, isnan, log, nan
 
-from macontrol.config.model.grid import are_apart
 from macontrol.controller.policies.theory import Verdict, verdicts
+from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Event, Item, LateReward, Recorder, SlotRecord
 
 
 class Percentiles:
-    """Percentiles of a stream of durations, kept as counts in bins that grow by 2 % each."""
+    """Percentiles of a stream of durations, stored as counts in bins that grow by 2 % each."""
 
     _LEAST_S = 1e-7
     _GROWTH = log(1.02)
@@ -20,7 +22,7 @@ class Percentiles:
         self._bins: list[int] = [0] * (ceil(log(1e3 / self._LEAST_S) / self._GROWTH) + 2)
 
     def add(self, seconds: float) -> None:
-        """Count a duration in."""
+        """Count a duration."""
         self.count += 1
         if seconds > self.largest:
             self.largest = seconds
@@ -31,7 +33,7 @@ class Percentiles:
             self._bins[min(index, len(self._bins) - 1)] += 1
 
     def at(self, percent: float) -> float:
-        """The duration (s) that so many percent do not exceed, to within 2 %."""
+        """The duration (s) that this percentage does not exceed, to within 2 %."""
         if self.count == 0:
             return nan
         left = ceil(self.count * percent / 100)
@@ -43,25 +45,26 @@ class Percentiles:
         return self.largest
 
 
-class Tally:
-    """Counts and sums over a run; `theory` holds the run against the paper's inequalities."""
+class Tally(Recorder):
+    """Counts and sums over the records of a run. Positions in wavelengths.
+
+    `start` is shown as position and target before the first record.
+    """
 
     def __init__(self, start: float) -> None:
         self.slots = 0
         self.slot = 0
-        self.position = start
-        self.target = start
+        self.position = self.target = start
         self.reward = nan
         self.rewards = 0
         self.reward_sum = 0.0
         self.recent_reward = nan
-        """A moving average of the reward, over about a hundred slots; of all of them at first."""
+        """Moving average of the reward over about 100 slots; over all of them at first."""
         self.travel = 0.0
         self.switches = 0
         self.transit = 0
         self.displaced = 0
-        """How often homing took the antenna away from where the policy had it."""
-        self._is_displaced = False
+        """How often homing moved the antenna away from the policy's position."""
         self.late_arrivals = 0
         self.late_rewards = 0
         self.invalid = 0
@@ -71,36 +74,60 @@ class Tally:
         self.stage_faults = 0
         self.probe_faults = 0
         self.longest_step = 0.0
-        self.farthest_off = 0.0
+        self.lowest = self.highest = start
         self.largest_shortfall = nan
         self.surface_movement: float | None = None
-        self.activity = ""
-        """What the slot thread does instead of slots, as "recovering the stage"."""
+        """S_T, the sum of the surface's movements; None for a policy without a surface."""
         self.wake = Percentiles()
         self.actuate = Percentiles()
         self.measure = Percentiles()
         self.decide = Percentiles()
 
-    def stand_at(self, position: float, length: float, origin: float) -> None:
-        """Take in where the antenna is in the next slot, and where it was found to come from.
+    def submit(self, item: Item) -> None:
+        """Add a record to the statistics."""
+        if type(item) is SlotRecord:
+            self._add_slot(item)
+        elif type(item) is Event:
+            self._add_event(item)
+        elif type(item) is LateReward:
+            self._add_late_reward(item)
 
-        That is not its last position if the stage was lost sight of, or was late.
+    def _add_slot(self, record: SlotRecord) -> None:
+        self._add_step(record)
+        self.slot = record.slot
+        self.slots += 1
+        if record.reward is not None:
+            self._add_reward(record.reward)
+        self.target = record.target
+        self.switches += record.switched
+        self.transit += record.transit
+        shortfall, movement = record.shortfall, record.surface_movement
+        if shortfall is not None and not self.largest_shortfall >= shortfall:
+            self.largest_shortfall = shortfall
+        if movement is not None:
+            self.surface_movement = (self.surface_movement or 0.0) + movement
+        self.wake.add(record.wake_s)
+        self.actuate.add(record.actuate_s)
+        self.measure.add(record.measure_s)
+        self.decide.add(record.decide_s)
+
+    def _add_step(self, record: SlotRecord) -> None:
+        """Add the way to the slot's position.
+
+        The step of a slot starts where the stage was found, which is not the previous position if
+        the stage was late or lost. The ways to the first slot and from a homing are not the
+        policy's travel.
         """
-        self.travel += abs(position - (origin if self._is_displaced else self.position))
-        self._is_displaced = False
-        step = abs(position - origin)
-        if step > self.longest_step:
-            self.longest_step = step
-        self.farthest_off = max(self.farthest_off, -position, position - length)
+        position = record.position
+        before = self.position if self.slots else position
+        origin = before if record.origin is None else record.origin
+        self.displaced += record.homings
+        self.travel += abs(position - (origin if record.homings else before))
+        self.longest_step = max(self.longest_step, abs(position - origin))
+        self.lowest, self.highest = min(self.lowest, position), max(self.highest, position)
         self.position = position
 
-    def displace(self) -> None:
-        """Take in that the stage was homed: how it got to where it is now is not our travel."""
-        self.displaced += 1
-        self._is_displaced = True
-
-    def see(self, reward: float) -> None:
-        """Take in a reward, on time or late."""
+    def _add_reward(self, reward: float) -> None:
         self.reward = reward
         self.rewards += 1
         self.reward_sum += reward
@@ -109,26 +136,24 @@ class Tally:
         else:
             self.recent_reward += max(0.01, 1 / self.rewards) * (reward - self.recent_reward)
 
-    def withdraw(self, reward: float) -> None:
-        """Take a reward back; the moving average forgets it by itself."""
-        self.reward = nan
-        self.rewards -= 1
-        self.reward_sum -= reward
-        self.invalid += 1
+    def _add_late_reward(self, late: LateReward) -> None:
+        if late.reward is not None:
+            self._add_reward(late.reward)
+        if late.withdrawn is not None:  # the moving average forgets it by itself
+            self.reward = nan
+            self.rewards -= 1
+            self.reward_sum -= late.withdrawn
+            self.invalid += 1
 
-    def aim(self, target: float, next_position: float, shortfall: float) -> None:
-        """Take in what was decided."""
-        if are_apart(target, self.target):
-            self.switches += 1
-        self.target = target
-        if are_apart(target, next_position):
-            self.transit += 1
-        if not isnan(shortfall) and not self.largest_shortfall >= shortfall:
-            self.largest_shortfall = shortfall
+    def _add_event(self, event: Event) -> None:
+        if event.kind is EventKind.MISSED:
+            self.missed += int(event.value or 0)
+        elif count := _COUNTED.get(event.kind):
+            setattr(self, count, getattr(self, count) + 1)
 
     @property
     def late(self) -> int:
-        """Slots that were late, or not run at all; a reward may come late, and is used then."""
+        """Slots that were late or missed; a late reward is used and does not count."""
         return self.late_arrivals + self.late_decisions + self.missed
 
     @property
@@ -136,10 +161,10 @@ class Tally:
         return self.reward_sum / self.rewards if self.rewards else nan
 
     def theory(self, *, length: float, rho_max: float, margin: float) -> dict[str, Verdict]:
-        """Hold the run so far against what the paper proves of every run of MoveUCB."""
+        """Compare the run so far with the paper's inequalities for every run of MoveUCB."""
         return verdicts(
             longest_step=self.longest_step,
-            farthest_off=self.farthest_off,
+            farthest_off=max(0.0, -self.lowest, self.highest - length),
             travel=self.travel,
             transit=self.transit,
             switches=self.switches,
@@ -150,3 +175,26 @@ class Tally:
             rho_max=rho_max,
             margin=margin,
         )
+
+
+_COUNTED = {
+    EventKind.LATE_ARRIVAL: "late_arrivals",
+    EventKind.LATE_REWARD: "late_rewards",
+    EventKind.LATE_DECISION: "late_decisions",
+    EventKind.INVALID: "invalid",
+    EventKind.REFUSED: "refused",
+    EventKind.STAGE_FAULT: "stage_faults",
+    EventKind.PROBE_FAULT: "probe_faults",
+}
+"""The kinds whose number the summary shows, and the attribute that counts them."""
+
+
+class EventCounter(Recorder):
+    """Count the events of each kind."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def submit(self, item: Item) -> None:
+        if isinstance(item, Event):
+            self.counts[item.kind] += 1

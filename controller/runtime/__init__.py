@@ -1,1 +1,1 @@
-"""The slot loop and its parts: guard, actuation, measurement, recovery, clocks."""
+"""The slot loop and its parts: schedule, actuation, measurement, decision, guard, recovery."""

@@ -1,6 +1,7 @@
-"""Outside the slots: the antenna is brought to a position, stroke by stroke.
+"""Motion outside the slots: bring the antenna to a position, stroke by stroke.
 
-So it gets to where a run starts, along the rail in a survey, and back from the switch after homing.
+Used for the way to the start position, along the rail in a survey, and back from the limit switch
+after homing.
 """
 
 from __future__ import annotations
@@ -8,83 +9,102 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from macontrol.config.model.errors import CommandRefusedError, StageError, StillMovingError
-from macontrol.controller.recording.records import EventKind
-from macontrol.controller.recording.tally import Tally
+from macontrol.controller.recording.events import EventKind
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.patience import Patience
+from macontrol.controller.runtime.rail import Rail
 from macontrol.controller.runtime.recovery import Recovery
 from macontrol.hal import Clock
 
+_CLEAR_RAIL = "check whether something blocks the carriage"
+
 
 class Approach:
-    """Takes a stage to a position (mm). Faults are reported, and tolerated as long as in a slot."""
+    """Moves the antenna to a position; faults are reported and tolerated as within a slot."""
 
     def __init__(
         self,
         guard: Guard,
+        rail: Rail,
         clock: Clock,
         patience: Patience,
         recovery: Recovery,
-        tally: Tally,
+        keep_on: Callable[[], bool],
         *,
         stroke_s: float,
     ) -> None:
+        """A stroke may take `stroke_s`."""
         self._guard = guard
+        self._rail = rail
         self._clock = clock
         self._patience = patience
         self._recovery = recovery
-        self._tally = tally
+        self._keep_on = keep_on
         self._stroke_s = stroke_s
 
-    def run(self, wanted_mm: float, is_stopped: Callable[[], bool]) -> None:
-        """Return when the stage stands there, or when stopped."""
-        there = False
-        while not there and not is_stopped():
-            ends_s = self._clock.now() + self._stroke_s
+    def run(self, position: float) -> float:
+        """Go to a position; return the reported one (both in wavelengths).
+
+        Return earlier when the run is stopped; the result is NaN then if no position is known.
+        """
+        wanted_mm, arrived = self._rail.to_mm(position), False
+        while not arrived and self._keep_on():
+            end_s = self._clock.now() + self._stroke_s
             try:
-                there = self._advance(wanted_mm, ends_s)
+                arrived = self._advance(wanted_mm, end_s)
                 self._patience.recovered(0)
             except StillMovingError as late:
-                self._tally.late_arrivals += 1
                 self._patience.failed(0, EventKind.LATE_ARRIVAL, late)
-                self._clock.sleep_until(ends_s)
+                self._clock.sleep_until(end_s)
             except StageError as fault:
                 self._recovery.failed(0, fault)
-                self._clock.sleep_until(ends_s)
-            if self._recovery.is_needed and not is_stopped():
+                self._clock.sleep_until(end_s)
+            if self._recovery.is_needed and self._keep_on():
                 self._recovery.run(0)
+        return self._rail.to_wavelengths(self._guard.reported_mm)
 
-    def _advance(self, wanted_mm: float, ends_s: float) -> bool:
-        """Whether the stage stands there; if not, send it one stroke towards it."""
+    def _advance(self, wanted_mm: float, end_s: float) -> bool:
+        """Send the stage one stroke towards the position; return whether it is there."""
         guard = self._guard
-        if not guard.is_standing and not guard.locate(ends_s).arrived:
+        if not guard.is_standing and not guard.locate(end_s).arrived:
             raise StillMovingError(f"the stage is still moving, at {guard.reported_mm:.3f} mm")
         reported, stroke = guard.reported_mm, guard.stroke_mm
         left = wanted_mm - reported
-        step = wanted_mm if abs(left) <= stroke else reported + (stroke if left > 0 else -stroke)
+        is_last = abs(left) <= stroke
+        step = wanted_mm if is_last else reported + (stroke if left > 0 else -stroke)
         try:
             command = guard.command_for(step)
         except CommandRefusedError as refusal:
-            raise StageError(f"the stage cannot be moved from where it is: {refusal}") from None
+            raise StageError(f"the stage cannot move from its position: {refusal}") from None
         if guard.is_at(command):
             if not guard.is_close(wanted_mm):
                 raise StageError(
-                    f"at {reported:.3f} mm, the stage cannot get nearer to {wanted_mm:.3f} mm: its "
-                    f"steps of {guard.step_mm:g} mm are too long for strokes of {stroke:g} mm"
+                    f"the stage at {reported:.3f} mm cannot come closer to {wanted_mm:.3f} mm: its "
+                    f"steps of {guard.step_mm:g} mm are too long for strokes of {stroke:g} mm",
+                    "set physical.stroke to several steps of the stage",
                 )
             return True
-        arrival = guard.move(command, ends_s)
-        sent, seen_mm = f"sent from {reported:.3f} mm to {command:.3f} mm", arrival.position_mm
-        if not arrival.arrived:
-            raise StillMovingError(
-                f"{sent}, the stage did not report its arrival in time, and was last seen at "
-                f"{seen_mm:.3f} mm; is it blocked, or this computer too busy?"
-            )
-        elsewhere = f"{sent}, the stage got to {seen_mm:.3f} mm; is it blocked?"
-        if not guard.is_close(command):
-            raise StageError(elsewhere)
-        if abs(left) <= stroke:
-            return True  # close enough: one with an encoder may never stand there to the step
-        if abs(wanted_mm - seen_mm) >= abs(left):
-            raise StageError(elsewhere)
+        self._move(command, end_s)
+        if is_last:
+            return True  # close enough: a stage with an encoder may never be exact to the step
+        if abs(wanted_mm - guard.reported_mm) >= abs(left):
+            raise self._elsewhere(reported, command)
         return False
+
+    def _move(self, command: float, end_s: float) -> None:
+        guard, origin = self._guard, self._guard.reported_mm
+        if not guard.move(command, end_s).arrived:
+            raise StillMovingError(
+                f"the stage did not report its arrival in time on the way from {origin:.3f} mm to "
+                f"{command:.3f} mm; its last report was {guard.reported_mm:.3f} mm",
+                f"{_CLEAR_RAIL}, and whether this computer is too busy",
+            )
+        if not guard.is_close(command):
+            raise self._elsewhere(origin, command)
+
+    def _elsewhere(self, origin: float, command: float) -> StageError:
+        return StageError(
+            f"the stage was sent from {origin:.3f} mm to {command:.3f} mm and arrived at "
+            f"{self._guard.reported_mm:.3f} mm",
+            _CLEAR_RAIL,
+        )

@@ -1,4 +1,4 @@
-"""The two clocks: the machine's, kept by absolute deadlines, and a virtual one."""
+"""The two clocks: the machine's monotonic clock with absolute deadlines, and a virtual one."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import time
 from collections.abc import Callable
 
 SPIN_S = 2e-4
-"""The most to spin in a wait: more than a common kernel is late, a few percent of a core."""
+"""The longest spin in a wait: longer than a usual kernel delay, a few percent of a core."""
 
-# The margin goes up by a step when a wake-up came later than it, and down by this part of one
-# when not: so it comes to rest where one wake-up in so many is later.
+# The margin grows by one step after a wake-up that was later, and shrinks by this share of a step
+# after any other: it settles where this share of the wake-ups is later.
 _FIRST_MARGIN_S = 1e-4
 _STEP_S = 1e-6
 _LATE_SHARE = 0.1
 
-# A thread that wants the interpreter asks for it after this long: the slot thread soon when it
-# wakes up, the others not while it works.
+# A thread requests the interpreter lock after this time: the slot thread soon after it wakes up,
+# other threads not while it works.
 _SWITCH_ASLEEP_S = 1e-4
 _SWITCH_AWAKE_S = 5e-3
 
 
 class WallClock:
-    """The machine's monotonic clock. Deadlines are absolute, so errors never add up.
+    """The machine's monotonic clock. Deadlines are absolute, so errors do not add up.
 
-    The kernel wakes a thread some 50 µs late. With `spin_s` above 0 the sleep ends earlier by a
-    margin of at most that much, and the rest is waited out awake; the margin follows what the
-    kernel does, as time awake is time of the CPU. That is for a SCHED_FIFO thread only: in normal
-    scheduling a thread that spins is the first to be put aside.
+    The kernel wakes a thread about 50 µs late. With `spin_s` above 0 the sleep ends earlier by a
+    margin of at most `spin_s`, and the thread spins for the rest. The margin adapts to the kernel,
+    since spinning costs CPU time. This is for a SCHED_FIFO thread only: normal scheduling preempts
+    a spinning thread first.
     """
 
     def __init__(self, spin_s: float = 0.0) -> None:
@@ -57,7 +57,7 @@ class WallClock:
 
 
 class VirtualClock:
-    """A clock that jumps to the moment waited for: the loop runs as quickly as it computes."""
+    """A clock that jumps to the end of each wait: the loop runs as fast as it computes."""
 
     def __init__(self, start: float = 0.0, on_wait: Callable[[], None] | None = None) -> None:
         self._now = start

@@ -1,8 +1,8 @@
-"""The last gate before the motor: no command beyond the stroke or the region ever passes it.
+"""The last gate before the motor: no command beyond the stroke or the region passes it.
 
-The guard is the only way to a moving stage. It measures every command against the position the
-stage *reports*, not against where somebody thinks it is, and sends whole actuator steps. What it
-refuses is not sent, clipped or otherwise mended: the stage stays where it is.
+Every motion goes through the guard. It compares each command with the position that the stage
+*reports*, not with an assumed one, and sends whole actuator steps. It does not clip or correct a
+command that it refuses: the stage stays where it is.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, floor, isfinite
 
+from macontrol.config import Config
 from macontrol.config.model.errors import CommandRefusedError, StageError
 from macontrol.hal import Arrival, Stage
 
-# Positions pass through wavelengths and back; a command may exceed a limit by this much of
-# rounding, and is then taken back to the limit.
 ROUNDING_MM = 1e-6
+"""A command may exceed a limit by this rounding error of conversions, and is reduced to the limit.
+"""
 
 
 class Guard:
-    """Lets a stage be moved within its region, one stroke at a time. Positions in millimetres."""
+    """Moves a stage within its region, by at most one stroke. Positions in millimetres."""
 
     def __init__(self, stage: Stage, *, region_mm: float, stroke_mm: float) -> None:
         if not 0 < stroke_mm < float("inf"):
-            raise ValueError(f"a stroke of {stroke_mm!r} mm is no stroke")
+            raise ValueError(f"a stroke of {stroke_mm!r} mm is not positive and finite")
         travel = stage.description.travel_mm
         if not 0 < region_mm <= travel + ROUNDING_MM:
             raise ValueError(f"a region of {region_mm!r} mm does not fit a rail of {travel:g} mm")
@@ -34,19 +35,29 @@ class Guard:
         self._standing = False
         self._reported_mm = float("nan")
 
+    @classmethod
+    def of(cls, config: Config, stage: Stage) -> Guard:
+        """The guard with the region and the stroke of a config."""
+        physical = config.physical
+        return cls(
+            stage,
+            region_mm=physical.region_length * physical.wavelength_mm,
+            stroke_mm=physical.rho_max * physical.wavelength_mm,
+        )
+
     @property
     def reported_mm(self) -> float:
-        """Get where the stage last said it was (mm); NaN before it said anything."""
+        """Get the position that the stage last reported (mm); NaN before its first report."""
         return self._reported_mm
 
     @property
     def is_standing(self) -> bool:
-        """Get whether the stage was last known to stand still."""
+        """Get whether the stage stood still at its last report."""
         return self._standing
 
     @property
     def is_within_reach(self) -> bool:
-        """Get whether some position of the region is within a stroke of where the stage is."""
+        """Get whether some position of the region is within a stroke of the stage."""
         reported, stroke = self._reported_mm, self._stroke_mm
         return -stroke <= reported <= self._region_mm + stroke
 
@@ -57,35 +68,35 @@ class Guard:
 
     @property
     def step_mm(self) -> float:
-        """Get one actuator step (mm); 0 if any position can be taken."""
+        """Get one actuator step (mm); 0 if every position is possible."""
         return self._step_mm
 
     def is_at(self, command_mm: float) -> bool:
-        """Whether the stage is there already, to the nearest actuator step."""
+        """Whether the stage is already there, to the nearest actuator step."""
         return abs(command_mm - self._reported_mm) <= max(ROUNDING_MM, 0.5 * self._step_mm)
 
     def is_close(self, command_mm: float) -> bool:
-        """Whether the stage got where it was sent, give or take what it says it may be off."""
+        """Whether the stage arrived where it was sent, within its own tolerance."""
         return self._stage.description.is_near(command_mm, self._reported_mm)
 
     def doubt(self) -> None:
-        """Take nothing for granted: the stage is asked where it is before it moves again."""
+        """Require a new report of the position before the next motion."""
         self._standing = False
 
     def locate(self, deadline_s: float) -> Arrival:
         """Ask the stage where it is and whether it stands still."""
         self._standing = False
-        return self._believe(self._stage.where(deadline_s))
+        return self._accept(self._stage.where(deadline_s))
 
     def command_for(self, wanted_mm: float) -> float:
-        """The command (mm, whole steps) that a wish leads to, or CommandRefusedError."""
+        """The command (mm, whole steps) for a wanted position, or CommandRefusedError."""
         reported, region, stroke = self._reported_mm, self._region_mm, self._stroke_mm
         if not isfinite(wanted_mm):
             raise CommandRefusedError(f"the position {wanted_mm!r} is not a number")
         if not self._standing or not isfinite(reported):
             raise CommandRefusedError("the stage is not known to stand still")
         if not -ROUNDING_MM <= wanted_mm <= region + ROUNDING_MM:
-            raise CommandRefusedError(f"{wanted_mm:.6f} mm lies off the region [0, {region:.6f}]")
+            raise CommandRefusedError(f"{wanted_mm:.6f} mm is off the region [0, {region:.6f}]")
         if abs(wanted_mm - reported) > stroke + ROUNDING_MM:
             raise CommandRefusedError(
                 f"from {reported:.6f} mm to {wanted_mm:.6f} mm is more than a stroke of "
@@ -100,18 +111,18 @@ class Guard:
         return command
 
     def move(self, wanted_mm: float, deadline_s: float) -> Arrival:
-        """Send the stage to a position and wait for it, at the longest until the deadline."""
+        """Send the stage to a position and wait for it, at most until the deadline."""
         command = self.command_for(wanted_mm)
         self._standing = False
-        return self._believe(self._stage.move_to(command, deadline_s))
+        return self._accept(self._stage.move_to(command, deadline_s))
 
     @property
     def homing_is_due(self) -> bool:
-        """Get whether a stage that works and stands is to be homed again."""
+        """Get whether a stage that works and stands still should be homed again."""
         return self._standing and self._stage.homing_is_due
 
     def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
-        """Have the stage brought to a known position; it is asked for that before it moves."""
+        """Bring the stage to a known position; it must report it before the next motion."""
         self._standing = False
         self._stage.recover(deadline_s, keep_on)
 
@@ -121,17 +132,17 @@ class Guard:
         self._stage.stop()
 
     def _whole_steps(self, command: float, low: float, high: float) -> float:
-        """The multiple of a step nearest to a command within the limits."""
+        """The multiple of a step that is nearest to a command and within the limits."""
         first, last = ceil(low / self._step_mm - 1e-9), floor(high / self._step_mm + 1e-9)
         if first > last:
-            raise CommandRefusedError("no whole actuator step lies within reach")
+            raise CommandRefusedError("no whole actuator step is within reach")
         steps = min(max(round(command / self._step_mm), first), last)
         return min(max(steps * self._step_mm, low), high)
 
-    def _believe(self, arrival: Arrival) -> Arrival:
-        """Keep what the stage reports, if it is a position at all."""
+    def _accept(self, arrival: Arrival) -> Arrival:
+        """Store what the stage reports, if it is plausible."""
         position, travel = arrival.position_mm, self._stage.description.travel_mm
-        if not -travel <= position <= 2 * travel:  # nor is what is not a number
+        if not -travel <= position <= 2 * travel:  # false for NaN too
             self._reported_mm = float("nan")
             raise StageError(f"the stage reports {position!r} mm, far off its rail")
         self._reported_mm = position

@@ -1,34 +1,37 @@
-"""How long a device of the bench may fail without a break before the run gives up."""
+"""How long attempts may fail in a row before the run gives up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from macontrol.config.model.errors import HardwareError
-from macontrol.controller.recording.records import Event, EventKind, Recorder
+from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Event, Recorder
 from macontrol.hal import Clock
 
 
 class Outage:
-    """The time for which attempts fail, added up from one attempt to the next.
+    """Add up the time for which attempts fail; raise after `limit_s`.
 
-    Time without an attempt neither ends an outage nor makes it longer.
+    Time without an attempt neither ends an outage nor makes it longer. `problem` begins the
+    error's sentence, as in "the stage has failed for".
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, problem: str, limit_s: float, clock: Clock) -> None:
+        self._problem = problem
+        self._limit_s = limit_s
         self._clock = clock
         self._lasted_s: float | None = None
         self._counted_until_s = 0.0
 
-    def failed(self) -> float:
-        """Count a failed attempt; return how long they have failed (s), 0 for the first one."""
-        now = self._clock.now()
-        if self._lasted_s is None:
-            self._lasted_s = 0.0
-        else:
-            self._lasted_s += now - self._counted_until_s
-        self._counted_until_s = now
-        return self._lasted_s
+    def failed(self, cause: str = "", fix: str = "", *, spent_s: float | None = None) -> None:
+        """Count a failed attempt that took the time since the last call, or `spent_s`.
+
+        The first attempt of an outage counts as no time. Raise HardwareError beyond the limit.
+        """
+        lasted = self._count(spent_s)
+        if lasted > self._limit_s:
+            patience = f"(timing.fault_patience_s = {self._limit_s:g})"
+            detail = f"{self._problem} {lasted:.0f} s {patience}"
+            raise HardwareError(f"{detail}: {cause}" if cause else detail, fix)
 
     def paused(self) -> None:
         """Leave out the time since the last call: nothing was attempted in it."""
@@ -37,20 +40,28 @@ class Outage:
 
     def ended(self) -> float | None:
         """Count a successful attempt; return how long the outage lasted (s), None without one."""
-        lasted = None if self._lasted_s is None else self.failed()
+        lasted = None if self._lasted_s is None else self._count(None)
         self._lasted_s = None
         return lasted
 
+    def _count(self, spent_s: float | None) -> float:
+        now = self._clock.now()
+        if self._lasted_s is None:
+            self._lasted_s = 0.0
+        else:
+            self._lasted_s += now - self._counted_until_s if spent_s is None else spent_s
+        self._counted_until_s = now
+        return self._lasted_s
+
 
 class Patience:
-    """Report faults of one device and its recovery; raise after `limit_s` of faults."""
+    """Report the faults of one device and its recovery; raise after `limit_s` of faults."""
 
-    def __init__(self, what: str, limit_s: float, clock: Clock, recorder: Recorder) -> None:
-        self._what = what
-        self._limit_s = limit_s
+    def __init__(self, device: str, limit_s: float, clock: Clock, recorder: Recorder) -> None:
+        self._device = device
         self._clock = clock
-        self._submit: Callable[[Event], None] = recorder.submit
-        self._outage = Outage(clock)
+        self._submit = recorder.submit
+        self._outage = Outage(f"the {device} has failed for", limit_s, clock)
         self._command_failed = False
         """Whether a command failed in this outage: an answer alone does not end it then."""
 
@@ -60,12 +71,7 @@ class Patience:
         """Report a fault; raise HardwareError if faults have lasted for too long."""
         self._submit(Event(slot, self._clock.now(), kind, str(error)))
         self._command_failed |= commanded
-        lasted = self._outage.failed()
-        if lasted > self._limit_s:
-            raise HardwareError(
-                f"the {self._what} has failed for {lasted:.0f} s "
-                f"(timing.fault_patience_s = {self._limit_s:g}): {error}"
-            )
+        self._outage.failed(error.detail, error.fix)
 
     def answered(self, slot: int) -> None:
         """Note a slot without a command. It ends an outage, unless a command failed in it."""
@@ -79,5 +85,5 @@ class Patience:
         self._command_failed = False
         lasted = self._outage.ended()
         if lasted is not None:
-            detail = f"the {self._what} works again"
+            detail = f"the {self._device} works again"
             self._submit(Event(slot, self._clock.now(), EventKind.RECOVERY, detail, lasted))

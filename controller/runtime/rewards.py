@@ -1,129 +1,127 @@
-"""The measurements that a run requests: which have arrived, which are late, which are invalid."""
+"""The rewards that a run waits for: which have arrived, which are late, which are invalid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
 from macontrol.config import Config
-from macontrol.config.model.errors import HardwareError
-from macontrol.controller.policies.policy import Policy
-from macontrol.controller.recording.records import Event, EventKind, LateReward, Recorder
-from macontrol.controller.recording.tally import Tally
+from macontrol.controller.recording.events import EventKind, InvalidReason
+from macontrol.controller.recording.records import Event, LateReward, Recorder
+from macontrol.controller.runtime.patience import Outage
 from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.hal import Clock, Measurement
 from macontrol.hal.probe import FLOOR_IS_MEASURED
 
+_NO_HINT = "see docs/hardware-probes.md"
+
 
 @dataclass(slots=True)
-class _Awaited:
+class _Pending:
     """A measurement that was requested and has not arrived."""
 
     position: float
-    is_accounted_for: bool = False
-    """Whether its slot was reported as a fault of the probe: it is one thing or the other."""
+    is_fault: bool = False
+    """Whether its slot was already reported as a fault of the probe."""
 
 
 class Rewards:
-    """Tracks what was requested of the probe, and judges what arrives."""
+    """Tracks the requested measurements and checks what arrives.
+
+    `withdraw` gets the slots whose observed reward turns out to be invalid.
+    """
 
     def __init__(
-        self, config: Config, policy: Policy, clock: Clock, recorder: Recorder, tally: Tally
+        self, config: Config, clock: Clock, recorder: Recorder, withdraw: Callable[[int], None]
     ) -> None:
-        self._policy = policy
         self._clock = clock
         self._recorder = recorder
-        self._tally = tally
+        self._withdraw_slot = withdraw
         self._window = config.algorithm.window
         self._slot_s = config.physical.slot_duration_s
-        self._patience_s = config.timing.fault_patience_s
         self._largest = config.largest_reward
-        self._pending: dict[int, _Awaited] = {}
+        self._pending: dict[int, _Pending] = {}
         self._watch = SignalWatch(config, clock, recorder, self._withdraw)
-        self._blind_slots = 0
-        """How many measurements in a row were not valid."""
+        self._blindness = Outage(
+            "no measurement was valid for", config.timing.fault_patience_s, clock
+        )
 
     def expect(self, slot: int, position: float) -> None:
         """Note that the reward of a slot was requested, and where the antenna is."""
-        self._pending[slot] = _Awaited(position)
+        self._pending[slot] = _Pending(position)
 
-    def account_for(self, slot: int) -> None:
-        """Note that the slot is reported as a fault of the probe."""
+    def note_fault(self, slot: int) -> None:
+        """Note that the slot is reported as a fault of the probe, not as invalid."""
         if slot in self._pending:
-            self._pending[slot].is_accounted_for = True
+            self._pending[slot].is_fault = True
 
     def sort(
         self, slot: int, collected: Iterable[Measurement]
     ) -> tuple[Measurement | None, list[tuple[Measurement, float]]]:
-        """This slot's measurement, if it is in, and all valid ones with their positions."""
+        """This slot's measurement, if it arrived, and all valid ones with their positions."""
         own: Measurement | None = None
         usable: list[tuple[Measurement, float]] = []
-        awaited: dict[int, _Awaited] = {}
+        expected: dict[int, _Pending] = {}
         arrived: list[tuple[Measurement, float]] = []
         for measurement in collected:
             if found := self._pending.pop(measurement.slot, None):
-                awaited[measurement.slot] = found
+                expected[measurement.slot] = found
                 arrived.append((self._in_range(measurement), found.position))
         for measurement in self._watch.judge(arrived):
+            pending = expected[measurement.slot]
             if measurement.slot == slot:
                 own = measurement
             if not measurement.valid:
-                self._miss(awaited[measurement.slot], measurement, slot)
+                self._miss(pending, measurement, slot)
                 continue
-            self._blind_slots = 0
-            usable.append((measurement, awaited[measurement.slot].position))
+            self._blindness.ended()
+            usable.append((measurement, pending.position))
             if measurement.slot != slot:
                 self._complete(slot, measurement)
         return own, usable
 
     def forget_stale(self, slot: int) -> None:
-        """Stop waiting for rewards that the window would no longer take."""
+        """Stop waiting for rewards that are older than the window."""
         oldest = slot - self._window
         while self._pending and (first := next(iter(self._pending))) < oldest:
-            never = Measurement(first, nan, False, reason="the measurement never arrived")
+            never = Measurement(first, nan, False, reason=InvalidReason.NEVER_ARRIVED)
             self._miss(self._pending.pop(first), never, slot)
 
     def _in_range(self, measurement: Measurement) -> Measurement:
         if measurement.valid and not abs(measurement.reward) <= self._largest:
-            return Measurement(measurement.slot, nan, False, reason="out of range")
+            return Measurement(measurement.slot, nan, False, reason=InvalidReason.OUT_OF_RANGE)
         return measurement
 
-    def _miss(self, awaited: _Awaited, measurement: Measurement, slot: int) -> None:
-        """Count a slot without a reward; the record of an earlier one still needs the reason."""
-        if awaited.is_accounted_for:
+    def _miss(self, pending: _Pending, measurement: Measurement, slot: int) -> None:
+        """Report a slot without a reward; the record of an earlier slot gets the reason."""
+        if pending.is_fault:
             return
-        of_slot, why = measurement.slot, measurement.reason or "invalid"
-        self._tally.invalid += 1
-        self._report(of_slot, EventKind.INVALID, why)
+        of_slot, reason = measurement.slot, measurement.reason or InvalidReason.INVALID
+        self._report(of_slot, EventKind.INVALID, reason)
         if of_slot != slot:
-            self._recorder.submit(LateReward(of_slot, None, None, why))
-        self._blind_slots += why != FLOOR_IS_MEASURED
-        blind_s = self._blind_slots * self._slot_s
-        if blind_s > self._patience_s + self._slot_s:
-            raise HardwareError(
-                f"no valid measurement in {blind_s:.0f} s of slots "
-                f"(timing.fault_patience_s = {self._patience_s:g}), the last one: {why}; "
-                f"{measurement.hint or 'docs/hardware-probes.md says what helps'}"
-            )
+            self._recorder.submit(LateReward(of_slot, None, None, reason))
+        if reason != FLOOR_IS_MEASURED:  # the time between measured slots does not count
+            self._blindness.failed(reason, measurement.hint or _NO_HINT, spent_s=self._slot_s)
 
     def _complete(self, slot: int, measurement: Measurement) -> None:
         """Complete the record of an earlier slot with its reward."""
         known = None if isnan(measurement.uncertainty) else measurement.uncertainty
         self._recorder.submit(LateReward(measurement.slot, measurement.reward, known))
-        self._tally.late_rewards += 1
         late_by = float(slot - measurement.slot)
         self._report(
             measurement.slot, EventKind.LATE_REWARD, "the reward arrived late, in slots", late_by
         )
 
     def _withdraw(self, measurements: Sequence[Measurement]) -> None:
-        """Take back rewards that were none: in policy, tally and records."""
+        """Withdraw rewards that were measured without a signal."""
         for measurement in measurements:
-            self._policy.withdraw(measurement.slot)
-            self._tally.withdraw(measurement.reward)
-            withdrawn = LateReward(measurement.slot, None, None, measurement.reason)
-            self._recorder.submit(withdrawn)
+            self._withdraw_slot(measurement.slot)
+            self._recorder.submit(
+                LateReward(
+                    measurement.slot, None, None, measurement.reason, withdrawn=measurement.reward
+                )
+            )
 
     def _report(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
         self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))

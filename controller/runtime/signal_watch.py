@@ -1,9 +1,9 @@
 """Loss of signal: a transmitter that stops gives valid samples at the noise floor, not rewards.
 
-One slot at the floor proves nothing: it may be a fade, which is a reward of almost 0 and worth
-learning. It is loss of signal only if `probe.no_signal_slots` slots in a row are at the floor and
-no fade explains that, for one of the reasons below. Slots without a measurement are among those in
-a row, as a stage that is late leaves some; half of the set number must be measured.
+One slot at the floor proves nothing: it may be a fade, which is a reward of almost 0 and useful to
+learn. It is loss of signal only if `probe.no_signal_slots` slots in a row are at the floor and a
+fade cannot explain that, for one of the reasons below. Slots without a measurement count too, since
+a late stage leaves some; half of the slots must have a measurement.
 
 * It was sudden: one of the last two slots above the floor was well above it. A stroke is a small
   part of a fringe, so the power falls into a fade gradually.
@@ -11,8 +11,8 @@ a row, as a stage that is late leaves some; half of the set number must be measu
   shadows are.
 * The tone is elsewhere in the spectrum.
 
-A noise floor measured in mid-run is the exception. The transmitter is off then, so every slot at
-the floor is loss of signal until one is above it.
+A noise floor measured during a run is the exception. The transmitter is off then, so every slot at
+the floor is loss of signal until a slot is above it.
 
 Slots without a signal are not valid, and their rewards are withdrawn. The first slot above the
 floor ends the loss. That slot and the last one before the loss are not valid either: a transmitter
@@ -27,13 +27,14 @@ from dataclasses import replace
 from math import nan
 
 from macontrol.config import Config
-from macontrol.controller.recording.records import Event, EventKind, Recorder
+from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Event, Recorder
 from macontrol.hal import Clock, Measurement
 from macontrol.hal.probe import FLOOR_IS_MEASURED, NO_SIGNAL, TONE_LOST
 
 # A power this many times further above the floor than noise alone may show is well above it.
 _WELL_ABOVE = 10.0
-# The share of the rail that is taken for all of it.
+# The share of the rail that counts as all of it.
 _EVERYWHERE = 0.6
 
 
@@ -66,7 +67,7 @@ class SignalWatch:
         self._lost_since_s: float | None = None
 
     def judge(self, arrived: Iterable[tuple[Measurement, float]]) -> list[Measurement]:
-        """The measurements that arrived; those without a signal are no longer valid."""
+        """Return the measurements; those without a signal are not valid any more."""
         judged: dict[int, Measurement] = {}
         for measurement, position in arrived:
             judged[measurement.slot] = measurement
@@ -81,7 +82,7 @@ class SignalWatch:
         return list(judged.values())
 
     def _see_signal(self, measurement: Measurement) -> Measurement:
-        """End a loss of signal; the measurement as it counts."""
+        """End a loss of signal; return the measurement, invalid if it ended one."""
         self._at_floor.clear()
         self._above.append(measurement.above_floor)
         self._transmitter_is_off = False
@@ -109,7 +110,7 @@ class SignalWatch:
         )
 
     def _slots_at_floor(self) -> int:
-        """How many slots the row has, with those that were not measured."""
+        """The length of the row in slots, including those without a measurement."""
         numbers = [measurement.slot for measurement, _ in self._at_floor]
         return max(numbers) - min(numbers) + 1
 

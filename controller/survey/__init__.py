@@ -1,1 +1,1 @@
-"""The survey: its samples, the walk that takes them, the file that keeps them."""
+"""The survey: its samples, the walk that measures them, the file that stores them."""

@@ -1,4 +1,4 @@
-"""A walked survey kept in a file, to be used again while it is fresh."""
+"""The file of a survey: the next run uses it while it is fresh."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from macontrol.hal.backend import difference
 
 
 def kept_survey_path(port: str) -> Path:
-    """Where the survey of the stage on a port is kept for the next run.
+    """Where the survey of the stage on a port is stored for the next run.
 
-    It goes by the name that the port was called by: one that lasts (/dev/serial/by-id/…) finds it
-    again after the port has changed its number.
+    The file is named after the port as it was given: a permanent name (/dev/serial/by-id/…) finds
+    it again after the port has changed its number.
     """
     return default_run_folder() / f"survey-{file_stem(port)}.npz"
 
 
 def save_survey(path: Path, config: Config, survey: Survey, identity: Mapping[str, str]) -> None:
-    """Write a survey of this bench, whole or not at all."""
+    """Write a survey of this bench, completely or not at all."""
     walked_wall_s = time.time() if survey.walked_wall_s is None else survey.walked_wall_s
     noise_variance = nan if survey.noise_variance is None else survey.noise_variance
     with atomic_file(path, "the survey was not written") as file:
@@ -48,34 +48,34 @@ def save_survey(path: Path, config: Config, survey: Survey, identity: Mapping[st
 
 
 def keep_survey(config: Config, survey: Survey, identity: Mapping[str, str]) -> str | None:
-    """Keep a survey for the next run on this port; the reason if it cannot be kept."""
+    """Store a survey for the next run on this port; return the problem if that fails."""
     path = kept_survey_path(config.stage.port_path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_survey(path, config, survey, identity)
     except OSError as error:
-        return f"the survey is not kept for the next run: {path}: {reason_of(error)}"
+        return f"the survey is not stored for the next run: {path}: {reason_of(error)}"
     except InputOutputError as error:
-        return f"the survey is not kept for the next run: {error}"
+        return f"the survey is not stored for the next run: {error}"
     return None
 
 
 @dataclass(frozen=True)
 class NoSurvey:
-    """Why a kept survey is not used."""
+    """Why a stored survey is not used."""
 
     reason: str
 
 
 def fresh_survey(path: Path, config: Config, identity: Mapping[str, str]) -> Survey | NoSurvey:
-    """The survey kept in a file, if it is whole, of this bench and not too old for sigma_f."""
+    """The survey in a file, if it is complete, of this bench and not too old for sigma_f."""
     if not path.is_file():
-        return NoSurvey("none is kept")
+        return NoSurvey("there is no stored survey")
     try:
         check_archive(path, RESULT_LIMIT)
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             survey, reason = _survey_in(kept), _refusal(kept, config, identity)
-    except Exception:  # a spoilt archive may raise anything, and costs no more than a walk
+    except Exception:  # a damaged archive may raise anything; the rail is walked again
         return NoSurvey(f"{path} cannot be read")
     if reason is None and not survey.can_be(config):
         reason = "does not fit this rail"
@@ -98,16 +98,16 @@ def _refusal(kept: Mapping[str, Any], config: Config, identity: Mapping[str, str
     if not 0 <= age_s < config.survey.fresh_s:
         return f"is {age_s:.0f} s old, and survey.fresh_s = {config.survey.fresh_s:g}"
     if str(kept["bench"]) != _bench(config):
-        return "was walked with other settings"
+        return "was measured with other settings"
     if "identity" not in kept:
-        return "does not say which bench it is of"
+        return "has no identity of its bench"
     if change := difference(json.loads(str(kept["identity"])), identity):
         return f"is of another bench: {change}"
     return None
 
 
 def _bench(config: Config) -> str:
-    """What a survey depends on: another rail, slot, radio or sampling makes another survey."""
+    """The settings that a survey depends on: rail, slot, radio, sampling."""
     tables = (config.physical, config.survey, config.stage, config.probe)
     when_to_home = {"homing", "homing_time_s", "rehome_every_s"}
     return json.dumps([table.model_dump(exclude=when_to_home) for table in tables], sort_keys=True)

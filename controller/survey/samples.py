@@ -1,4 +1,4 @@
-"""The warm-up survey: where the rail was sampled before slot 1, and what follows from it."""
+"""The warm-up survey: the samples of the rail before slot 1, and what follows from them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Survey:
-    """Noisy rewards at positions of the rail (in wavelengths), from left to right."""
+    """Noisy rewards at positions on the rail (in wavelengths), from left to right."""
 
     position: Array
     reward: Array
     noise_variance: float | None = None
-    """The variance of a reward's noise, as the probe reported it; None: the simulator's."""
+    """The variance of a reward's noise as the probe reported; None for the simulator's."""
     walked_wall_s: float | None = None
-    """When the walk ended, in seconds of UTC since 1970; None: a snapshot before slot 1."""
+    """When the survey ended, in seconds of UTC since 1970; None for a snapshot before slot 1."""
 
     def sigma_f2(self, config: Config) -> float:
-        """The kernel's output scale: the rewards' sample variance net of the noise's."""
+        """The kernel's output scale: the sample variance of the rewards less that of the noise."""
         noise = config.noise_std**2 if self.noise_variance is None else self.noise_variance
         variance = float(np.var(self.reward, ddof=1)) - noise
         return max(variance, config.survey.variance_floor)
 
     def is_in_window(self, config: Config, now_wall_s: float) -> bool:
-        """Whether its samples are young enough for the window: not older than w·T_s."""
+        """Whether the samples are new enough for the window: not older than w·T_s."""
         return self.walked_wall_s is None or 0 <= now_wall_s - self.walked_wall_s < config.window_s
 
     def can_be(self, config: Config) -> bool:
-        """Whether a survey of this rail can have given it: a file may hold anything."""
+        """Whether the samples are possible on this rail: a file may contain anything."""
         position, reward = self.position, self.reward
         if position.ndim != 1 or position.shape != reward.shape or len(position) < 2:
             return False
@@ -45,5 +45,5 @@ class Survey:
 
     @property
     def best_position(self) -> float:
-        """Where the highest reward was seen; of equals the lowest position."""
+        """The position of the highest reward; of equal ones the lowest position."""
         return float(self.position[int(np.argmax(self.reward))])

@@ -1,4 +1,4 @@
-"""The warm-up survey on a real rail: go to each position, stand still, measure, go on."""
+"""The warm-up survey on a real rail: go to each position, stand still, measure."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.model.errors import ProbeError
-from macontrol.controller.recording.records import EventKind, Recorder
-from macontrol.controller.recording.tally import Tally
+from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.approach import Approach
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.patience import Patience
+from macontrol.controller.runtime.rail import Rail
 from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.signal_watch import SignalWatch
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Backend, Clock, Measurement, Probe
 from macontrol.hal.probe import NO_SIGNAL, TONE_LOST
 
 _ATTEMPTS = 3
-# How long beyond its interval a measurement may take to come in.
+# A measurement may arrive this long after the end of its interval.
 _LATE_S = 3.0
-# While the probe fails, it is tried again after so long.
-_WAIT_S = 0.5
+# Time between attempts while the probe fails.
+_RETRY_S = 0.5
 # Measurements are numbered from here on: far enough before slot 1.
 _FIRST_NUMBER = -500_000
-# Of the positions asked for, so many must give a reward for the survey to mean anything.
+# The share of the positions that must give a reward.
 _LEAST_SHARE = 0.5
 
 
@@ -37,28 +39,32 @@ def walk_rail(
     clock: Clock,
     recorder: Recorder,
     *,
-    is_stopped: Callable[[], bool],
+    stop: StopToken,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Survey:
-    """Walk a bench's rail, stroke by stroke through the guard, and measure on the way."""
-    physical = config.physical
-    wavelength_mm, patience_s = physical.wavelength_mm, config.timing.fault_patience_s
-    guard = Guard(bench.stage, region_mm=config.rail_mm, stroke_mm=physical.rho_max * wavelength_mm)
-    patience = Patience("stage", patience_s, clock, recorder)
-    tally = Tally(0.0)
-    recovery = Recovery(guard, patience, clock, recorder, tally, lambda: not is_stopped())
-    approach = Approach(guard, clock, patience, recovery, tally, stroke_s=physical.slot_duration_s)
+    """Walk a bench's rail, stroke by stroke through the guard, and measure at each position."""
+    guard, rail = Guard.of(config, bench.stage), Rail(config)
+    patience = Patience("stage", config.timing.fault_patience_s, clock, recorder)
+    recovery = Recovery(guard, patience, clock, recorder, stop.keep_on)
+    approach = Approach(
+        guard,
+        rail,
+        clock,
+        patience,
+        recovery,
+        stop.keep_on,
+        stroke_s=config.physical.slot_duration_s,
+    )
 
     def go_to(position: float) -> float:
-        approach.run(position * wavelength_mm, is_stopped)
-        return min(max(guard.reported_mm / wavelength_mm, 0.0), physical.region_length)
+        return rail.clamp(approach.run(position))
 
-    walk = SurveyWalk(config, bench.probe, clock, go_to, recorder)
-    return walk.run(config.survey_positions, on_progress=on_progress, is_stopped=is_stopped)
+    walk = SurveyWalk(config, bench.probe, clock, go_to, recorder, stop)
+    return walk.run(config.survey_positions, on_progress=on_progress)
 
 
 class SurveyWalk:
-    """Walks the rail from left to right. `go_to` takes the antenna to a position (wavelengths)."""
+    """Walks the rail from left to right. `go_to` brings the antenna to a position (wavelengths)."""
 
     def __init__(
         self,
@@ -67,48 +73,45 @@ class SurveyWalk:
         clock: Clock,
         go_to: Callable[[float], float],
         recorder: Recorder,
+        stop: StopToken | None = None,
     ) -> None:
         self._probe = probe
         self._clock = clock
         self._go_to = go_to
+        self._stop = stop or StopToken()
         self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
         self._watch = SignalWatch(config, clock, recorder, self._withdraw)
         self._seen: dict[int, tuple[float, float, float]] = {}
         """Position, reward and uncertainty by the number of the measurement."""
         self._number = _FIRST_NUMBER
         self._largest_reward = config.largest_reward
-        physical = config.physical
-        self._interval_s = physical.slot_duration_s - physical.actuation_time_s
+        self._interval_s = config.slot_timing.measure_s
 
     def run(
-        self,
-        positions: Sequence[float],
-        *,
-        on_progress: Callable[[int], None] = lambda _: None,
-        is_stopped: Callable[[], bool] = lambda: False,
+        self, positions: Sequence[float], *, on_progress: Callable[[int], None] = lambda _: None
     ) -> Survey:
-        """Measure at these positions; those that give no valid reward are left out."""
+        """Measure at these positions; leave out those without a valid reward."""
         self._seen.clear()
         for done, wanted in enumerate(positions, start=1):
-            if is_stopped():
+            if self._stop.is_set:
                 break
             position = self._go_to(wanted)
             for _ in range(_ATTEMPTS):
-                measurement = self._measure(position, is_stopped)
+                measurement = self._measure(position)
                 if measurement is not None and self._is_usable(measurement):
                     found = position, measurement.reward, measurement.uncertainty
                     self._seen[measurement.slot] = found
                     break
             on_progress(done)
         seen = list(self._seen.values())
-        if not is_stopped() and len(seen) < max(2, _LEAST_SHARE * len(positions)):
+        if not self._stop.is_set and len(seen) < max(2, _LEAST_SHARE * len(positions)):
             raise ProbeError(
-                f"the survey got a reward at only {len(seen)} of {len(positions)} positions; "
-                "see what the probe says with `macontrol check`"
+                f"the survey has a reward at only {len(seen)} of {len(positions)} positions",
+                "see what `macontrol check` says about the probe",
             )
         position, reward, uncertainty = np.array(seen or np.empty((0, 3))).T
         variances = np.square(uncertainty[np.isfinite(uncertainty)])
-        # A probe that does not know its noise has none to subtract.
+        # There is nothing to subtract for a probe that does not know its noise.
         noise_variance = float(variances.mean()) if len(variances) else 0.0
         return Survey(position, reward, noise_variance, walked_wall_s=time.time())
 
@@ -119,21 +122,21 @@ class SurveyWalk:
         for measurement in measurements:
             self._seen.pop(measurement.slot, None)
 
-    def _measure(self, position: float, is_stopped: Callable[[], bool]) -> Measurement | None:
-        """One measurement; a failing probe or a lost signal is waited for, while patience lasts."""
-        while not is_stopped():
+    def _measure(self, position: float) -> Measurement | None:
+        """One measurement; wait for a failing probe or a lost signal while patience lasts."""
+        while not self._stop.is_set:
             self._number += 1
             try:
                 seen = measure_once(
-                    self._probe, self._clock, self._number, self._interval_s, is_stopped
+                    self._probe, self._clock, self._number, self._interval_s, self._stop
                 )
                 if seen is not None:
                     (seen,) = self._watch.judge([(seen, position)])
                     if not seen.valid and seen.reason in (NO_SIGNAL, TONE_LOST):
-                        raise ProbeError(f"{seen.reason}; {seen.hint}")
+                        raise ProbeError(seen.reason, seen.hint)
             except ProbeError as fault:
                 self._patience.failed(0, EventKind.PROBE_FAULT, fault)
-                self._clock.sleep_until(self._clock.now() + _WAIT_S)
+                self._clock.sleep_until(self._clock.now() + _RETRY_S)
                 continue
             self._patience.recovered(0)
             return seen
@@ -141,17 +144,17 @@ class SurveyWalk:
 
 
 def measure_once(
-    probe: Probe, clock: Clock, slot: int, interval_s: float, is_stopped: Callable[[], bool]
+    probe: Probe, clock: Clock, slot: int, interval_s: float, stop: StopToken
 ) -> Measurement | None:
-    """One measurement from now on, numbered as a slot before slot 1.
+    """One measurement that begins now, numbered as a slot before slot 1.
 
-    None if it does not come, or if nobody waits for it any more.
+    None if it does not arrive, or if the run is stopped.
     """
     start = clock.now()
     end = start + interval_s
     probe.request(slot, start, end)
     give_up = end + _LATE_S
-    while clock.now() < give_up and not is_stopped():
+    while clock.now() < give_up and not stop.is_set:
         for measurement in probe.collect(min(clock.now() + 0.1, give_up)):
             if measurement.slot == slot:
                 return measurement

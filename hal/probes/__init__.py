@@ -1,1 +1,1 @@
-"""Probe drivers, one package each, and what those with a stream of IQ samples share (`sdr`)."""
+"""Probe drivers, one package each, and the common part of those with an IQ stream (`sdr`)."""

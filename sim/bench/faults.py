@@ -1,7 +1,7 @@
-"""Faults on purpose: a stage and a probe that fail at random, the same way for the same seed.
+"""Fault injection: a stage and a probe that fail at random, in the same way for the same seed.
 
-They wrap any stage and probe. What was injected is counted by the kind of event that the loop has
-to answer it with, so that a run can be held to account for every one of them.
+They wrap any stage and probe. Each injected fault is counted by the kind of event that the loop
+must report for it, so that a test can compare the counts with the events of the run.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from macontrol.config.model.errors import ProbeError, StageError
 from macontrol.hal import Arrival, Backend, Clock, Measurement, Probe, Stage, StageDescription
 
 DEFAULT_FAULT_RATE = 0.001
-"""Faults a call of a stage or a probe."""
+"""The probability of a fault per call of a stage or a probe."""
 
 _CLEARLY_LOST_MM = 2e-3
 
 
 class FaultPlan:
-    """When a fault strikes, and which: decided by a seeded generator, call by call."""
+    """Decides call by call, with a seeded generator, whether and which fault is injected."""
 
     def __init__(self, seed: int, rate: float) -> None:
         self._rng = np.random.default_rng(seed)
         self._rate = rate
         self.injected: Counter[str] = Counter()
 
-    def strikes(self, *kinds: str) -> str | None:
-        """One of these kinds of fault, or (mostly) none."""
+    def draw(self, *kinds: str) -> str | None:
+        """One of these kinds of fault, or None for no fault."""
         if self._rng.random() >= self._rate:
             return None
         return kinds[int(self._rng.integers(len(kinds)))]
 
     def amount(self, low: float, high: float) -> float:
-        """How bad it is."""
+        """A random size of a fault."""
         return float(self._rng.uniform(low, high))
 
     def count(self, event: str) -> None:
-        """Note that a fault was injected which leads to such an event."""
+        """Count an injected fault by the event that must follow."""
         self.injected[event] += 1
 
 
 class FaultyStage:
-    """A stage that at times is slow, silent, or not where it was sent."""
+    """A stage that is sometimes slow or silent, or stops short of its target."""
 
     def __init__(self, stage: Stage, plan: FaultPlan, clock: Clock) -> None:
         self._stage = stage
@@ -57,7 +57,7 @@ class FaultyStage:
         return self._stage.description
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
-        kind = self._plan.strikes("silent", "slow", "lost steps", "garbage")
+        kind = self._plan.draw("silent", "slow", "lost steps", "garbage")
         if kind == "silent":
             self._plan.count("stage-fault")
             raise StageError("the stage does not answer (injected)")
@@ -74,10 +74,10 @@ class FaultyStage:
         return arrival
 
     def _lose_steps(self, position_mm: float, deadline_s: float) -> Arrival:
-        """Stop half-way: the stage says so, and says that it has arrived."""
+        """Stop half-way: the stage reports this position, and that it has arrived."""
         here = self._stage.where(deadline_s).position_mm
         lost = (position_mm - here) / 2
-        # A loss that a stage may have anyway would be no fault to anyone.
+        # A loss within the tolerance of a stage is not a fault.
         if abs(lost) < _CLEARLY_LOST_MM + 2 * self.description.step_mm:
             return self._stage.move_to(position_mm, deadline_s)
         arrival = self._stage.move_to(here + lost, deadline_s)
@@ -86,9 +86,9 @@ class FaultyStage:
         return arrival
 
     def where(self, deadline_s: float) -> Arrival:
-        if self._plan.strikes("silent"):
+        if self._plan.draw("silent"):
             self._plan.count("stage-fault")
-            raise StageError("the stage does not say where it is (injected)")
+            raise StageError("the stage does not report its position (injected)")
         return self._stage.where(deadline_s)
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class FaultyStage:
 
 
 class FaultyProbe:
-    """A probe whose measurements at times are invalid, late, not numbers, or do not come."""
+    """A probe whose measurements are sometimes invalid, late, not numbers, or missing."""
 
     def __init__(self, probe: Probe, plan: FaultPlan) -> None:
         self._probe = probe
@@ -121,7 +121,7 @@ class FaultyProbe:
         self._collections += 1
         on_time = []
         for measurement in self._probe.collect(deadline_s):
-            kind = self._plan.strikes("clipped", "nan", "late")
+            kind = self._plan.draw("clipped", "nan", "late")
             if kind == "late":
                 due = self._collections + 1 + int(self._plan.amount(0, 5))
                 self._held.append((due, measurement))
@@ -129,9 +129,9 @@ class FaultyProbe:
                 on_time.append(measurement)
             else:
                 on_time.append(Measurement(measurement.slot, nan, kind == "nan", reason=kind))
-        if self._plan.strikes("silent"):
+        if self._plan.draw("silent"):
             self._plan.count("probe-fault")
-            # What is invalid is no event of its own then: the slot is known to have no reward.
+            # An invalid measurement is not another event: the slot is known to have no reward.
             self._held += [(self._collections + 1, m) for m in on_time if not isnan(m.reward)]
             raise ProbeError("the probe does not answer (injected)")
         late = [m for due, m in self._held if due <= self._collections]
@@ -153,16 +153,8 @@ class FaultyBackend:
 
     def __init__(self, backend: Backend, plan: FaultPlan, clock: Clock) -> None:
         self._backend = backend
-        self._stage = FaultyStage(backend.stage, plan, clock)
-        self._probe = FaultyProbe(backend.probe, plan)
-
-    @property
-    def stage(self) -> Stage:
-        return self._stage
-
-    @property
-    def probe(self) -> Probe:
-        return self._probe
+        self.stage = FaultyStage(backend.stage, plan, clock)
+        self.probe = FaultyProbe(backend.probe, plan)
 
     @property
     def identity(self) -> Mapping[str, str]:

@@ -1,12 +1,12 @@
-"""A radio that is not there: an `rtl_tcp` server whose samples show a simulated link.
+"""An emulated radio: an `rtl_tcp` server that sends the samples of a simulated link.
 
-It sends unsigned 8-bit IQ in real time: a tone whose power follows a function of time, in noise of
-a given floor. It serves one client at a time, in blocks of Debian's size unless told otherwise,
-and can be made to misbehave: stall, lose samples, hang up, overdrive, keep clients waiting, greet
-them wrongly; and the transmitter can be switched off or detuned.
+It sends unsigned 8-bit IQ in real time: a tone whose power is a function of time, and noise. It
+serves one client at a time, by default in blocks of the size of Debian's server. Faults can be
+injected: it stalls, loses samples, disconnects, clips, keeps clients waiting, or sends a wrong
+header; and the transmitter can be switched off or detuned.
 
-The function is asked, in order, for the power at each millisecond that has just passed: as a rule
-some 4 ms back, and further while the client does not read.
+The function is called in order for the power of each past millisecond, normally about 4 ms back,
+and further back while the client does not read.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from macontrol.config.model.units import amplitude_from_db
 from macontrol.hal import Clock
 
 DEBIAN_BLOCK_BYTES = 262_144
-"""What Debian's `rtl_tcp` sends at a time."""
+"""The block size of Debian's `rtl_tcp`."""
 REFERENCE_GAIN_DB = 20.0
-"""The gain at which the powers given are those that are seen."""
+"""The gain at which a client sees the given powers."""
 
 _HEADER = struct.pack(">4sII", b"RTL0", 5, 29)  # an R820T
 _COMMAND = struct.Struct(">BI")
@@ -39,10 +39,10 @@ _TONE_TABLE = 4096
 _NOISE_POOL = 1 << 18
 _STEP_S = 1e-3
 _PIECE_S = 4e-3
-# So much that even the noise of a link that has faded away is on the rails.
+# Enough that the noise alone clips.
 _OVERDRIVE = 1000.0
 _ROUNDING_POWER = 2 / 12 / 127.5**2
-"""What rounding to bytes adds to the noise: a twelfth of a squared level, in I and in Q."""
+"""The noise of rounding to bytes: a twelfth of a squared level, in I and in Q."""
 _POLL_INTERVAL_S = 0.1
 
 
@@ -56,7 +56,7 @@ class _Monotonic:
 
 @dataclass(slots=True)
 class Tuning:
-    """What the client has set."""
+    """The settings of the client."""
 
     frequency_hz: float = 100e6
     sample_rate_hz: float = 2_048_000.0
@@ -67,7 +67,7 @@ class Tuning:
 
 
 class VirtualRadio:
-    """An `rtl_tcp` server on loopback. Powers are mean |z|², 1 being full scale."""
+    """An `rtl_tcp` server on loopback. Powers are mean |z|²; full scale is 1."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class VirtualRadio:
         seed: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        """Listen, but serve nobody yet.
+        """Listen, but do not serve yet.
 
-        Without a carrier the tone is an eighth of the sample rate above wherever the client
-        tunes. The noise power is what a client sees at the reference gain, with the noise that
-        rounding to bytes adds. The transmitter is silent for `quiet_first_s` after the first
-        client has come, or any that begins a new run, so that it can measure the noise floor;
-        and longer while that run `is_preparing`. After a client has gone, the next waits
+        Without a carrier the tone is an eighth of the sample rate above the tuned frequency. The
+        noise power is what a client sees at the reference gain; it includes the noise of rounding
+        to bytes. The transmitter is off for `quiet_first_s` after the first client, or a client
+        of a new run, has connected, so that the client can measure the noise floor; and longer
+        while that run `is_preparing`. After a client has disconnected, the next one waits
         `rest_s` (Debian's server: 5 s).
         """
         self._power = power
@@ -107,38 +107,39 @@ class VirtualRadio:
         self._rng = np.random.default_rng(seed)
         pool = self._rng.standard_normal((_NOISE_POOL, 2), np.float32) * np.float32(0.5**0.5)
         self._noise = pool.view(np.complex64)[:, 0]
-        self._noise /= np.sqrt(np.mean(np.square(np.abs(self._noise))))  # over and over the same
+        # The pool is used many times: its mean power must be exact.
+        self._noise /= np.sqrt(np.mean(np.square(np.abs(self._noise))))
         self._listener = socket.create_server((host, port), backlog=1)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="virtual-radio", daemon=True)
         self._tone_table = 0, np.empty(0, np.complex64)
         self._quiet_until_s: float | None = None
         self._awaits_run = False
-        """Whether the client has begun a new run, which has been in preparation since."""
+        """Whether the client has begun a new run, which is still in preparation."""
         self._stalled_until_s = 0.0
         self._clipped_until_s = 0.0
         self._lost_s = 0.0
         self._dropped = False
         self.transmitting = True
         self.busy = False
-        """While set, clients connect but are not greeted."""
+        """While set, clients connect but get no header."""
         self.header = _HEADER
-        """What a client is greeted with."""
+        """The first bytes that a client gets."""
         self.tuning = Tuning()
         self.clients = 0
 
     @property
     def address(self) -> str:
-        """Get HOST:PORT."""
+        """HOST:PORT."""
         host, port = self._listener.getsockname()[:2]
         return f"{host}:{port}"
 
     def start(self) -> None:
-        """Serve, in a thread."""
+        """Serve in a thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Hang up and stop listening."""
+        """Disconnect the client and stop listening."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
@@ -159,23 +160,23 @@ class VirtualRadio:
     # Faults
 
     def stall(self, seconds: float) -> None:
-        """Send nothing for a while; the samples pile up and come late, all at once."""
+        """Send nothing for a time; the samples arrive late, all at once."""
         self._stalled_until_s = self._clock.now() + seconds
 
     def lose(self, seconds: float) -> None:
-        """Lose so many seconds of samples, as a dongle on a busy bus does."""
+        """Lose samples of this duration, as a dongle on a busy bus does."""
         self._lost_s += seconds
 
     def drop(self) -> None:
-        """Hang up on the client."""
+        """Disconnect the client."""
         self._dropped = True
 
     def clip(self, seconds: float) -> None:
-        """Drive the samples of the coming seconds into the rails."""
+        """Make the samples of the coming seconds clip."""
         self._clipped_until_s = self._clock.now() + seconds
 
     def detune(self, hertz: float) -> None:
-        """Shift the transmitter by this from its frequency, as an oscillator that drifted."""
+        """Shift the frequency of the transmitter, as a drifting oscillator does."""
         self._detuned_hz = hertz
 
     # The server
@@ -215,7 +216,7 @@ class VirtualRadio:
                 rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0
             if made == 0:
                 epoch, self._lost_s = epoch + self._lost_s, 0.0
-            # Made piece by piece as time passes, so that the whole is ready when it is due.
+            # Compute a block piece by piece as time passes, so that it is ready when it is due.
             piece = min(self._block - made, max(1, int(_PIECE_S * rate)))
             begin = epoch + (count + made) / rate
             due = begin + piece / rate
@@ -226,7 +227,7 @@ class VirtualRadio:
                 more = client.recv(4096)
                 if not more:
                     return
-                unparsed = self._obey(unparsed + more)
+                unparsed = self._execute(unparsed + more)
             elif now() >= due and made < self._block:
                 block[made : made + piece] = self.samples(begin, piece, count + made)
                 made += piece
@@ -242,8 +243,8 @@ class VirtualRadio:
             except TimeoutError:
                 continue
 
-    def _obey(self, data: bytes) -> bytes:
-        """Carry out whole commands; give back what is left over."""
+    def _execute(self, data: bytes) -> bytes:
+        """Execute complete commands; return the remaining bytes."""
         tuning = self.tuning
         while len(data) >= _COMMAND.size:
             command, value = _COMMAND.unpack_from(data)
@@ -252,7 +253,7 @@ class VirtualRadio:
             match command:
                 case 0x01:
                     tuning.frequency_hz = float(value)
-                case 0x02 if 225_000 < value <= 3_200_000:  # others are refused in silence
+                case 0x02 if 225_000 < value <= 3_200_000:  # other rates are ignored
                     tuning.sample_rate_hz = float(value)
                 case 0x03:
                     tuning.manual_gain = value == 1
@@ -265,7 +266,7 @@ class VirtualRadio:
         return data
 
     def samples(self, begin_s: float, count: int, index: int = 0) -> npt.NDArray[np.uint8]:
-        """The samples from a moment on, as rows of I and Q bytes; `index` sets the phase."""
+        """The samples from a moment on, as rows of I and Q bytes; `index` gives the phase."""
         rate = self.tuning.sample_rate_hz
         gain = amplitude_from_db(self.tuning.gain_db - REFERENCE_GAIN_DB)
         steps = ceil(count / rate / _STEP_S)
@@ -293,7 +294,7 @@ class VirtualRadio:
         return float(max(self._power(moment_s), 0.0) ** 0.5)
 
     def _tone(self, index: int, count: int) -> npt.NDArray[np.complex64]:
-        """The carrier as the tuner sees it, to the nearest of 4096 frequencies; 0 out of band."""
+        """The carrier after tuning, at the nearest of 4096 frequencies; 0 if out of band."""
         tuning = self.tuning
         rate = tuning.sample_rate_hz
         offset = rate / 8 if self._carrier_hz is None else self._carrier_hz - tuning.frequency_hz

@@ -1,7 +1,7 @@
 """The software-in-the-loop bench: one simulated world behind the stage and probe protocols.
 
 The channel drifts slot by slot, the carriage moves through it, and the probe sees the reward at
-the position of the carriage. Code outside this package cannot tell that the bench is simulated.
+the position of the carriage. Code outside this package does not know that it is a simulation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.schema import Physical
-from macontrol.hal import Arrival, Clock, Measurement, Probe, Stage, StageDescription
+from macontrol.hal import Arrival, Clock, Measurement, StageDescription
 from macontrol.sim.world.carriage import Carriage
 from macontrol.sim.world.channel import Channel, survey_rewards
 
@@ -88,7 +88,7 @@ class SimulatedStage:
 
 
 class SimulatedProbe:
-    """A probe that sees the simulated reward, with the paper's noise, where the stage is."""
+    """A probe that measures the simulated reward at the position of the stage, with noise."""
 
     def __init__(self, config: Config, channel: Channel, stage: SimulatedStage, clock: Clock):
         self._channel = channel
@@ -145,25 +145,13 @@ class SimulatedBench:
         channel = Channel(config, seed)
         if slot > 0:
             channel.advance(slot)
-        self._channel = channel
         start = config.physical.x_0 * config.physical.wavelength_mm
-        self._stage = SimulatedStage(
+        self.stage = SimulatedStage(
             describe(config.physical, name), clock, start if position_mm is None else position_mm
         )
-        self._probe = SimulatedProbe(config, channel, self._stage, clock)
-
-    @property
-    def stage(self) -> Stage:
-        return self._stage
-
-    @property
-    def probe(self) -> Probe:
-        return self._probe
-
-    @property
-    def identity(self) -> Mapping[str, str]:
-        """Config and seed define a simulated world; a run file compares these two itself."""
-        return {"bench": "simulated"}
+        self.probe = SimulatedProbe(config, channel, self.stage, clock)
+        # Config and seed define a simulated world, and a run file compares these two itself.
+        self.identity: Mapping[str, str] = {"bench": "simulated"}
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
         """The paper's survey: a frozen snapshot of the channel at slot 0, with noise."""
@@ -173,9 +161,9 @@ class SimulatedBench:
     @property
     def fixed_antenna_reward(self) -> float:
         """The mean reward of a fixed antenna at x_0, over the slots that were measured."""
-        return self._probe.fixed_reward_sum / max(self._probe.measured, 1)
+        return self.probe.fixed_reward_sum / max(self.probe.measured, 1)
 
     @property
     def earned_reward(self) -> float:
         """The mean reward of the antenna without noise, over the slots that were measured."""
-        return self._probe.reward_sum / max(self._probe.measured, 1)
+        return self.probe.reward_sum / max(self.probe.measured, 1)

@@ -1,4 +1,4 @@
-"""Policies at work in simulated worlds: replay, campaigns over realizations, the paper's figures.
+"""Policies in simulated worlds: replay, oracle and regret, reproduction of the paper's figures.
 
-The one part of the simulator that may import the controller.
+This is the only part of the simulator that may import the controller.
 """

@@ -1,8 +1,8 @@
-"""The paper's figures as bars: what was measured, what the paper says, and whether it is met.
+"""The table of bars: the measured value, the paper's value, and whether the bar is met.
 
-One line for every quantity that a faithful reproduction must meet, and some that are only
-reported beside the paper's value. Bars are for the mean over 48 realizations of 15300 slots of
-Table 1: a campaign of another size, or with other settings, is not comparable with them.
+There is one line per quantity that a faithful reproduction must meet, and some lines without a
+bar. Bars are for the mean over 48 realizations of 15300 slots with the settings of Table 1. A
+reproduction of another size, or with other settings, is not comparable.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ OPEN_CHOICES = frozenset(
         "survey.variance_floor",
     }
 )
-"""Settings that the paper leaves open: under any choice a campaign is comparable with the paper."""
+"""Settings that the paper leaves open: with any value a reproduction is comparable."""
 LEVEL_ERRORS = 2.0
-"""A lead within this number of standard errors is level."""
+"""A lead of fewer standard errors is level."""
 
 Verdict: TypeAlias = Literal["pass", "level", "MISS", "not comparable", "–"]
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A quantity of a figure, the paper's value in its words, and the range it must lie in."""
+    """A quantity of a figure, the paper's value as text, and the required range."""
 
     figure: str
     quantity: str
@@ -52,7 +52,7 @@ class Bar:
 
     @property
     def range(self) -> str:
-        """The bar in words."""
+        """The range as text."""
         low, high = (f"{end:{self.shown}}" for end in (self.low, self.high))
         if not self.has_range:
             return "reported"
@@ -62,13 +62,13 @@ class Bar:
 
     @property
     def is_lead(self) -> bool:
-        """Whether the bar asks which of two is ahead: any lead above 0."""
+        """Whether the bar is a comparison of two: any lead above 0."""
         return self.low == 0 and self.high == inf
 
     def verdict(self, measured: Estimate) -> Verdict:
-        """Whether the mean lies in the range; "–" where no range is set.
+        """Whether the mean is within the range; "–" without a range.
 
-        A lead counts only beyond LEVEL_ERRORS standard errors, in either direction.
+        A lead in either direction counts only beyond LEVEL_ERRORS standard errors.
         """
         if not self.has_range:
             return "–"
@@ -246,7 +246,7 @@ class Line:
     measured: Estimate
     note: str
     comparable: bool = True
-    """Whether the campaign is of the paper's size and settings."""
+    """Whether the reproduction has the paper's size and settings."""
 
     @property
     def verdict(self) -> Verdict:
@@ -256,25 +256,25 @@ class Line:
 
     @property
     def value(self) -> str:
-        """The mean ± its standard error, as it is shown."""
+        """The mean ± its standard error as text."""
         bar, (mean, error, _) = self.bar, self.measured
         spread = "" if isnan(error) else f" ± {error:{_finer(bar.shown, error)}}"
         return f"{mean:{bar.shown}}{spread}{bar.unit}"
 
 
 def _finer(shown: str, error: float) -> str:
-    """Whole numbers get a digit more where the error would show as 0."""
+    """Whole numbers get one more digit if the error would show as 0."""
     return ".1f" if shown == ".0f" and error < 0.5 else shown
 
 
 def is_comparable(setting: Setting) -> bool:
-    """Whether a campaign is of the paper's size and settings, whatever its open choices."""
+    """Whether a reproduction has the paper's size and settings, apart from open choices."""
     full = (setting.realizations, setting.slots) == (FULL_REALIZATIONS, FULL_SLOTS)
     return full and not setting.changes.keys() - OPEN_CHOICES
 
 
 def table(outcomes: Mapping[str, Outcome], *, comparable: bool = True) -> list[Line]:
-    """The lines of the figures that were run."""
+    """The lines of the figures that were computed."""
     lines = []
     for bar in BARS:
         outcome = outcomes.get(bar.figure)
@@ -285,7 +285,7 @@ def table(outcomes: Mapping[str, Outcome], *, comparable: bool = True) -> list[L
 
 
 def markdown(lines: list[Line]) -> str:
-    """The table for a README."""
+    """The table in Markdown."""
     head = "| quantity | measured ± s.e. | paper | bar | |\n|---|---|---|---|---|\n"
     return head + "".join(
         f"| {line.bar.text}{f' ({line.note})' if line.note else ''} | {line.value} | "

@@ -1,4 +1,4 @@
-"""One policy on one reward map, slot by slot, and what came of it."""
+"""Run one policy on one reward map, slot by slot."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.controller.policies.moveucb import MoveUCB
-from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.policy import HasSurface, Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.theory import SurfaceMeter, Trajectory, Verdict, check_run
 from macontrol.controller.survey.samples import Survey
@@ -24,9 +23,9 @@ class Episode:
 
     trajectory: Trajectory
     reward: Array
-    """g_t(x_t): what was earned."""
+    """g_t(x_t), without noise."""
     observed: Array
-    """r_t: what was seen of it."""
+    """r_t, with noise."""
     theory: dict[str, Verdict]
 
     def net_reward(self, movement_cost: float) -> float:
@@ -43,9 +42,9 @@ def play(
     late: NDArray[np.bool_] | None = None,
     begin_held: bool = False,
 ) -> Episode:
-    """Run the config's policy over a map. `meter` also measures how the surface moves (Lemma 2).
+    """Run the policy of a config on a map. `meter` also measures how the surface moves (Lemma 2).
 
-    `begin_held` is how the paper's own figures start Sweep-and-hold: see `make_policy`.
+    `begin_held` starts Sweep-and-hold as in the paper's figures: see `make_policy`.
     """
     survey = Survey(world.survey_position, world.survey_reward)
     policy = make_policy(config, survey, seed=seed, begin_held=begin_held)
@@ -60,13 +59,14 @@ def play_policy(
     meter: bool = False,
     late: NDArray[np.bool_] | None = None,
 ) -> Episode:
-    """Run a policy over a map, as Algorithm 1 has it: observe at x_t, decide x_{t+1}.
+    """Run a policy on a map, as in Algorithm 1: observe at x_t, decide x_{t+1}.
 
-    The rewards of `late` slots are known a slot later, as those of a radio that sends in blocks.
+    The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks.
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
-    surface_meter = SurfaceMeter() if meter and isinstance(policy, MoveUCB) else None
+    surface = policy if meter and isinstance(policy, HasSurface) else None
+    surface_meter = SurfaceMeter()
     x = policy.start_position
     for t in range(slots):
         g = grid.interpolate(world.reward[t], x)
@@ -78,8 +78,8 @@ def play_policy(
         decision = policy.decide(t + 1, x)
         position[t], reward[t], observed[t] = x, g, r
         target[t], after[t], shortfall[t] = decision.target, decision.position, decision.shortfall
-        if surface_meter is not None:
-            surface_meter.update(policy.surface)  # type: ignore[attr-defined]
+        if surface is not None:
+            surface_meter.update(surface.surface)
         x = decision.position
     trajectory = Trajectory(
         start=policy.start_position,
@@ -87,12 +87,12 @@ def play_policy(
         next_position=after,
         target=target,
         shortfall=shortfall,
-        surface_movement=None if surface_meter is None else surface_meter.movement,
+        surface_movement=None if surface is None else surface_meter.movement,
     )
     verdicts = check_run(
         trajectory,
         length=grid.length,
         rho_max=config.physical.rho_max,
-        margin=policy.margin if isinstance(policy, MoveUCB) else 0.0,
+        margin=margin_of(policy),
     )
     return Episode(trajectory, reward, observed, verdicts)

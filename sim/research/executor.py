@@ -1,8 +1,8 @@
-"""Where jobs run: a pool of processes on this machine, or a Dask cluster.
+"""Where jobs run: in a pool of processes on this machine, or on a Dask cluster.
 
-Both are a `concurrent.futures.Executor`, and a job knows nothing of either, so the results are
-the same to the bit on like machines. Whatever happens here, an interruption or an error, no
-worker of ours is left behind.
+Both are a `concurrent.futures.Executor`, and a job does not depend on either, so that results on
+similar machines are identical to the bit. After an interruption or an error no worker process
+remains.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _SAFE_PATH = "PYTHONSAFEPATH"
 
 
 def available_cores() -> int:
-    """The cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class ProcessPool(ThreadPoolExecutor):
-    """Calls run in worker processes, each behind a pipe of its own.
+    """Runs calls in worker processes, with one pipe per worker.
 
-    `ProcessPoolExecutor` has one pipe for the answers of all workers. A worker that is killed in
-    the middle of an answer leaves half a message there, and the pool waits for the rest for ever.
-    A worker's own pipe ends with the worker.
+    `ProcessPoolExecutor` has one pipe for the answers of all workers. If a worker is killed while
+    it sends, half a message remains there, and the pool waits for the rest for ever. A pipe per
+    worker ends with the worker.
     """
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)
-        # Fresh processes: a fork would inherit whatever threads and state this one has by now.
+        # Spawned, because a fork would inherit the threads and the state of this process.
         context = multiprocessing.get_context("spawn")
         self._processes = []
         self._idle: SimpleQueue[Connection] = SimpleQueue()
@@ -63,7 +63,7 @@ class ProcessPool(ThreadPoolExecutor):
         return super().submit(self._call, fn, args, kwargs)
 
     def terminate(self) -> None:
-        """End the workers at once. Calls under way raise BrokenExecutor."""
+        """End the workers at once. Calls in progress raise BrokenExecutor."""
         for process in self._processes:
             process.terminate()
 
@@ -76,7 +76,7 @@ class ProcessPool(ThreadPoolExecutor):
                 process.join()
 
     def _call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        worker = self._idle.get()  # there are as many as threads
+        worker = self._idle.get()  # as many as there are threads
         try:
             worker.send((fn, args, kwargs))
             result, error = worker.recv()
@@ -107,7 +107,7 @@ def _serve(connection: Connection) -> None:
 
 @contextmanager
 def process_pool(workers: int) -> Iterator[Executor]:
-    """A pool of fresh processes. Leaving it by an exception ends those at work at once."""
+    """A pool of new processes. An exception ends them at once."""
     with _safe_path():
         pool = ProcessPool(workers)
         try:
@@ -121,7 +121,7 @@ def process_pool(workers: int) -> Iterator[Executor]:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Python processes started meanwhile take no modules from the working directory."""
+    """Python processes that start in this context import nothing from the working directory."""
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:
@@ -134,32 +134,32 @@ def _safe_path() -> Iterator[None]:
 
 
 def _ignore_interrupt() -> None:
-    """Leave Ctrl-C, which reaches every process of a terminal, to the parent."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _prepare_worker() -> None:
-    """Leave Ctrl-C to the parent, and do not outlive it."""
+    """Ignore Ctrl-C, and end with the parent."""
     _ignore_interrupt()
     parent = multiprocessing.parent_process()
     if parent is not None:
 
-        def follow() -> None:
+        def end_with_parent() -> None:
             parent.join()
             os._exit(1)
 
-        threading.Thread(target=follow, daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 @contextmanager
 def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
-    """The workers of a Dask scheduler, or, without one, of a cluster started here."""
+    """The workers of a Dask scheduler, or of a local cluster if there is no scheduler."""
     try:
-        # Dask has no types; through a module of type Any they are not asked for.
+        # Dask has no types: import it as Any.
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
         raise UsageError(
-            f"--engine dask needs Dask, which is not installed: {pip_install('dask[distributed]')}"
+            "--engine dask needs Dask, which is not installed", pip_install("dask[distributed]")
         ) from None
     with ExitStack() as stack:
         stack.enter_context(_safe_path())
@@ -182,9 +182,9 @@ def dask_cluster(workers: int, scheduler: str | None) -> Iterator[Executor]:
                 )
             except (OSError, ValueError, TimeoutError) as error:
                 raise HardwareError(
-                    f"--scheduler {scheduler}: no Dask scheduler answers there ({error}); "
-                    "start one with `dask scheduler`, and workers with `dask worker`, or leave "
-                    "--scheduler out to run a cluster on this machine"
+                    f"--scheduler {scheduler}: no Dask scheduler answers ({error})",
+                    "start one with `dask scheduler`, and workers with `dask worker`, or omit "
+                    "--scheduler to run a cluster on this machine",
                 ) from None
         executor = client.get_executor(pure=False)
         try:

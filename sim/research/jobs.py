@@ -1,7 +1,7 @@
-"""The unit of work of a campaign: one simulated world, and the tasks to do in it.
+"""Jobs: the unit of work of a reproduction, one simulated world with the tasks in it.
 
-A job simulates the map once and computes the oracle for all movement costs in one pass. It is
-plain data in and plain numbers out, so it runs in any process on any machine.
+A job simulates the map once and computes the oracle for all movement costs in one pass. Its input
+and its output are plain data, so that it runs in any process on any machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from macontrol.sim.world.rewardmap import RewardMap, cumulative_variation, simul
 
 MAP_SECONDS_PER_SLOT = 4e-5
 JOB_SECONDS = 8.0
-"""A job is cut at about this length: long beside simulating its map, short beside a coffee."""
+"""The approximate length of a job: long compared with the simulation of its map."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes on one core."""
+        """The approximate time on one core."""
         slots = self.tasks[0].config.run.horizon
         return slots * MAP_SECONDS_PER_SLOT + sum(task.seconds for task in self.tasks)
 
 
 def plan_jobs(tasks: Iterable[Task]) -> list[Job]:
-    """Group tasks by world, each done once; long jobs come first, so that none is left to last."""
+    """Group tasks by world, each task once. Long jobs come first, so that none is the last."""
     worlds: dict[str, dict[str, Task]] = {}
     for task in tasks:
         worlds.setdefault(task.world_key, {})[task.key] = task
@@ -57,8 +57,8 @@ def plan_jobs(tasks: Iterable[Task]) -> list[Job]:
 
 
 def _cut(tasks: list[Task]) -> list[Job]:
-    """Tasks of one world as jobs of about equal length, none much over JOB_SECONDS."""
-    # Oracles stay together: they are computed in one pass.
+    """The tasks of one world as jobs of about equal length, none much longer than JOB_SECONDS."""
+    # Oracles stay together, because they are computed in one pass.
     tasks = sorted(tasks, key=lambda task: task.kind)
     total = sum(task.seconds for task in tasks)
     pieces = max(1, round(total / JOB_SECONDS))
@@ -69,18 +69,18 @@ def _cut(tasks: list[Task]) -> list[Job]:
 
 
 def run_job(job: Job) -> dict[str, Result]:
-    """Do a job: the result of each task, by its key."""
+    """Execute a job; the result of each task by its key."""
     config = job.tasks[0].config
     world = simulate_map(config, config.run.seed, config.run.horizon)
     costs = [task.config.reward.movement_cost for task in job.tasks if isinstance(task, Oracle)]
     optima = iter(oracle_value(world.reward, config, costs).tolist() if costs else [])
     return {
-        task.key: {"value": next(optima)} if isinstance(task, Oracle) else _do(task, world)
+        task.key: {"value": next(optima)} if isinstance(task, Oracle) else _execute(task, world)
         for task in job.tasks
     }
 
 
-def _do(task: Task, world: RewardMap) -> Result:
+def _execute(task: Task, world: RewardMap) -> Result:
     match task:
         case Play():
             return _play(task, world)
@@ -90,7 +90,7 @@ def _do(task: Task, world: RewardMap) -> Result:
             return _variation(task, world)
         case KernelErrors():
             return kernel_errors(task, world)
-    raise TypeError(f"no such task: {task.kind}")
+    raise TypeError(f"unknown task: {task.kind}")
 
 
 def _play(task: Play, world: RewardMap) -> Result:
@@ -130,8 +130,8 @@ def _variation(task: Variation, world: RewardMap) -> Result:
 def _maximizer_drift(reward: NDArray[np.float64], config: Config) -> Result:
     """How far the per-slot maximizer moves from slot to slot, in wavelengths (Drift models).
 
-    It moves with its peak, and jumps where another peak becomes the highest. The mean is given
-    with the jumps and without them; a jump is longer than a stroke.
+    It moves with its peak, and jumps when another peak becomes the highest. A step longer than a
+    stroke counts as a jump. The mean is given with and without the jumps.
     """
     best = reward.argmax(axis=1) * config.algorithm.grid_spacing
     steps = np.abs(np.diff(best))

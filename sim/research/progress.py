@@ -1,4 +1,4 @@
-"""How a campaign tells how far it is: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a reproduction: a bar on a terminal, a line from time to time elsewhere."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-QUIET_SECONDS = 15.0
+LINE_INTERVAL_S = 15.0
 
 
 class Meter(Protocol):
-    """Takes note of finished work: how many tasks, and how long they were expected to take."""
+    """Receives finished work: the number of tasks and their expected time."""
 
     def advance(self, tasks: int, seconds: float) -> None: ...
 
 
 class Forecast:
-    """The time left, from how long the work done so far took against what was expected of it."""
+    """The remaining time, from the expected and the actual time of the finished work."""
 
     def __init__(self, seconds: float, workers: int) -> None:
         self._expected = seconds
@@ -33,22 +33,18 @@ class Forecast:
     def elapsed(self) -> float:
         return time.monotonic() - self._start
 
-    @property
-    def done_share(self) -> float:
-        return 1.0 - self._left / self._expected if self._expected else 1.0
-
     def advance(self, seconds: float) -> None:
         self._left = max(self._left - seconds, 0.0)
         self._last = seconds
 
     def left(self) -> float:
-        """In seconds. Before anything is done, the plan's own guess."""
+        """The remaining time in seconds; before anything is finished, the expected time."""
         done = self._expected - self._left
         if not done:
             return self._left / self._workers
-        # The other workers are in the midst of jobs about as long as the last one.
-        under_way = min(self._left, (self._workers - 1) * self._last / 2)
-        return (self._left - under_way) * self.elapsed / (done + under_way)
+        # The other workers are on average half-way through jobs as long as the last one.
+        in_progress = min(self._left, (self._workers - 1) * self._last / 2)
+        return (self._left - in_progress) * self.elapsed / (done + in_progress)
 
 
 class _Bar:
@@ -77,27 +73,28 @@ class _Bar:
     def advance(self, tasks: int, seconds: float) -> None:
         self._forecast.advance(seconds)
         left = self._forecast.left()
-        told = f"about {spell(left)}" if left else "nothing"
-        self._progress.update(self._id, advance=tasks, left=told)
+        text = f"about {spell(left)}" if left else "nothing"
+        self._progress.update(self._id, advance=tasks, left=text)
 
 
 class _Lines:
     def __init__(self, console: Console, title: str, tasks: int, forecast: Forecast) -> None:
         self._console, self._title, self._forecast = console, title, forecast
-        self._tasks, self._done, self._told = tasks, 0, 0.0
-        self._tell()
+        self._tasks, self._done, self._printed_s = tasks, 0, 0.0
+        self._print()
 
     def advance(self, tasks: int, seconds: float) -> None:
         self._done += tasks
         self._forecast.advance(seconds)
-        if self._done == self._tasks or self._forecast.elapsed - self._told >= QUIET_SECONDS:
-            self._tell()
+        since_s = self._forecast.elapsed - self._printed_s
+        if self._done == self._tasks or since_s >= LINE_INTERVAL_S:
+            self._print()
 
-    def _tell(self) -> None:
-        self._told = self._forecast.elapsed
+    def _print(self) -> None:
+        self._printed_s = self._forecast.elapsed
         self._console.print(
             f"{self._title}: {self._done}/{self._tasks} results, "
-            f"{spell(self._told)} elapsed, about {spell(self._forecast.left())} left",
+            f"{spell(self._printed_s)} elapsed, about {spell(self._forecast.left())} left",
             highlight=False,
             soft_wrap=True,
         )
@@ -107,7 +104,7 @@ class _Lines:
 def meter(
     console: Console, title: str, *, tasks: int, seconds: float, workers: int
 ) -> Iterator[Meter]:
-    """A meter for so many tasks, expected to take so many core seconds."""
+    """A meter for a number of tasks and their expected core seconds."""
     forecast = Forecast(seconds, workers)
     if console.is_terminal:
         with _Bar(console, title, tasks, forecast) as bar:

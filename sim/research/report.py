@@ -1,4 +1,4 @@
-"""Writing a campaign down: numbers as CSV and JSON, the table of bars, a summary."""
+"""Write the results of a reproduction: numbers as CSV and JSON, the table of bars, a summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def write_numbers(folder: Path, name: str, outcome: Outcome) -> list[Path]:
-    """The numbers of a figure: NAME.csv and NAME.json, which is what it returns."""
+    """Write the numbers of a figure; return the paths NAME.csv and NAME.json."""
     rows = StringIO()
     writer = csv.writer(rows, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -53,7 +53,7 @@ def write_numbers(folder: Path, name: str, outcome: Outcome) -> list[Path]:
 def write_summary(
     folder: Path, setting: Setting, lines: list[Line], facts: Mapping[str, Any]
 ) -> list[Path]:
-    """table.md and summary.json, which is what it returns."""
+    """Write the table of bars and the summary; return their paths."""
     write_text(folder / "table.md", markdown(lines))
     write_json(
         folder / "summary.json",

@@ -1,4 +1,4 @@
-"""Running a campaign: what is missing is planned, computed and kept, one job after another."""
+"""Compute the results of a reproduction that are missing, job by job."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def complete(
     *,
     workers: int,
     console: Console,
-    title: str = "campaign",
+    title: str = "reproduction",
 ) -> int:
-    """Compute the results that are missing; returns how many those were.
+    """Compute the missing results; return their number.
 
-    Every result is kept as soon as its job is done, so that an interruption loses only the jobs
-    under way.
+    Every result is stored as soon as its job is finished, so that an interruption loses only the
+    jobs in progress.
     """
     tasks = list(tasks)
     missing = results.missing(tasks)
     wanted = len({task.key for task in tasks})
     if len(missing) < wanted:
-        console.print(f"{wanted - len(missing)} of {wanted} results are there already")
+        console.print(f"{wanted - len(missing)} of {wanted} results exist already")
     if not missing:
         return 0
     jobs = plan_jobs(missing)
@@ -58,7 +58,7 @@ def complete(
                 progress.advance(len(job.tasks), job.seconds)
     except BrokenExecutor as error:
         raise MacontrolError(
-            f"a worker process died ({error}): was memory short? What is done is kept; the same "
-            "command again resumes from it, with fewer --jobs if memory was short"
+            f"a worker process died ({error}), perhaps for lack of memory",
+            "run the same command again to continue, with fewer --jobs if memory is short",
         ) from error
     return len(missing)

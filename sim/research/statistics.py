@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A quantity measured over realizations, ± one standard error (NaN from a single one)."""
+    """A mean over realizations and its standard error (NaN for a single realization)."""
 
     mean: float
     standard_error: float
@@ -29,7 +29,7 @@ def estimate(values: Sequence[float] | Array) -> Estimate:
 
 
 def of_means(function: Callable[..., float], *columns: Sequence[float] | Array) -> Estimate:
-    """A function of the columns' means, as a ratio is; its error by the jackknife.
+    """A function of means, for example a ratio; its standard error by the jackknife.
 
     A column has one row per realization. For the mean itself this is the usual standard error.
     """

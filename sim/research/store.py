@@ -1,7 +1,7 @@
-"""Where results are kept: one small JSON file each, named by its key.
+"""The stored results: one small JSON file per result, named by its key.
 
-A file is there whole or not at all, so an interrupted campaign resumes from what it finds, and
-two figures that need the same result read the same file.
+A file is written completely or not at all. An interrupted reproduction continues with the files
+that exist, and two figures that need the same result read the same file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from macontrol.sim.research.tasks import Result, Task
 
 
 class Results:
-    """The results of a campaign, by task, in a folder."""
+    """The results in a folder, by task."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class Results:
                 result = json.loads(read_input(self._path(task.key), RESULT_LIMIT))
             except (MacontrolError, ValueError, RecursionError):
                 result = None
-            if not isinstance(result, dict):  # not there, or damaged: to be computed (again)
+            if not isinstance(result, dict):  # missing or damaged: it is computed (again)
                 raise KeyError(task.key)
             self._loaded[task.key] = result
         return self._loaded[task.key]
@@ -46,11 +46,11 @@ class Results:
         return True
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
-        """The tasks whose results are not there, each once."""
+        """The tasks without a result, each once."""
         return [task for task in {task.key: task for task in tasks}.values() if task not in self]
 
     def keep(self, key: str, result: Result) -> None:
-        """Write a result, whole or not at all."""
+        """Write a result, completely or not at all."""
         with atomic_text(self._path(key)) as file:
             file.write(json.dumps(result, allow_nan=False) + "\n")
         self._loaded[key] = result
@@ -61,6 +61,6 @@ class Results:
 
 def _unwritable(path: Path, error: OSError) -> InputOutputError:
     return InputOutputError(
-        f"{path}: cannot be written: {error.strerror or error}; "
-        "choose a folder with --out that can be written to and has room"
+        f"{path}: cannot be written: {error.strerror or error}",
+        "choose with --out a folder that can be written to and has free space",
     )

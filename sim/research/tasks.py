@@ -1,9 +1,9 @@
-"""What is computed in a simulated world, described as data.
+"""Tasks: descriptions of what is computed in a simulated world.
 
-A task names one result: a policy played, an oracle value, a variation budget, a kernel
-comparison. Its key is a hash of all that the result depends on, so that figures share results,
-an interrupted campaign finds what it has already done, and nothing is mistaken for it. Results
-are plain numbers and lists of numbers.
+A task has one result: the run of a policy, an oracle value, a variation budget, or a comparison of
+kernels. Its key is a hash of everything that the result depends on. By the key figures share
+results, and an interrupted reproduction finds those that are finished. Results are plain numbers
+and lists of numbers.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from macontrol import __version__
 from macontrol.config import Config
 
 Result: TypeAlias = dict[str, Any]
-"""Names and numbers, or lists of numbers."""
+"""Numbers or lists of numbers, by name."""
 
 RESULTS_FORMAT = 2
-"""To be raised when a result's content changes its meaning."""
+"""Raise this number when the meaning of a result changes."""
 
 CHECKPOINTS = 60
-"""How many times within the horizon a run's reward and travel are noted."""
+"""The number of slots of a run at which its reward and travel are stored."""
 
-# The parts of a config that a result depends on; the others are about live runs.
+# The sections of a config that a result depends on; the others concern live runs.
 _RESULT_SECTIONS = {
     "physical", "reward", "kernel", "algorithm", "survey", "channel", "drift", "run"
 }  # fmt: skip
-# The parts of a config that a world depends on; the rest only matters to who plays in it.
+# The sections of a config that a world depends on; the others concern the policy.
 _WORLD_SECTIONS = ("physical", "survey", "channel", "drift", "run")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One result to compute in the world of `config`, which names seed and horizon too."""
+    """One result to compute in the world of `config`, with its seed and horizon."""
 
     config: Config
 
@@ -49,12 +49,12 @@ class Task:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the result depends on besides the config."""
+        """What the result depends on in addition to the config."""
         return {}
 
     @property
     def seconds(self) -> float:
-        """About how long it takes on one core: for planning and the time left, nothing else."""
+        """The approximate time on one core, for planning and progress only."""
         return 0.1
 
     @cached_property
@@ -72,7 +72,7 @@ class Task:
 
     @cached_property
     def world_key(self) -> str:
-        """A hash of what the simulated world depends on: tasks that share it share the map."""
+        """A hash of everything the world depends on: tasks with the same key share the map."""
         tables = self.config.model_dump(mode="json")
         reward = self.config.reward
         return _hash(
@@ -86,7 +86,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Play(Task):
-    """A policy's run over the horizon: rewards, travel, switches, transit, and their course."""
+    """A run of a policy: reward, travel, switches, transit, and their course over time."""
 
     @property
     def seconds(self) -> float:
@@ -106,7 +106,7 @@ class Oracle(Task):
 
 @dataclass(frozen=True)
 class OracleCourse(Task):
-    """What the oracle's trajectory has earned, net of energy, at each checkpoint."""
+    """The reward of the oracle's trajectory, net of movement cost, at each checkpoint."""
 
     @property
     def seconds(self) -> float:
@@ -115,8 +115,7 @@ class OracleCourse(Task):
 
 @dataclass(frozen=True)
 class Variation(Task):
-    """V_T (eq. variation) over the first T slots for each T of `horizons`, and how fast the
-    maximizer moves."""
+    """V_T (eq. variation) for each T of `horizons`, and the drift of the maximizer."""
 
     horizons: tuple[int, ...]
 
@@ -127,10 +126,10 @@ class Variation(Task):
 
 @dataclass(frozen=True)
 class KernelErrors(Task):
-    """The RMSE of μ_t over the rail on the windows MoveUCB collects (fig. kernel).
+    """The RMSE of μ_t over the rail on the windows that MoveUCB collects (fig. kernel).
 
-    `kernels` are names and SE lengths; the estimate is taken every `every` slots. With `example`
-    the result also holds one window: the truth, the samples, and every kernel's estimate.
+    `kernels` are names and SE lengths; there is one estimate per `every` slots. With `example`
+    the result also has one window: the truth, the samples, and the estimate of each kernel.
     """
 
     kernels: tuple[tuple[str, float], ...]
@@ -152,7 +151,7 @@ class KernelErrors(Task):
 
 
 def checkpoints(slots: int) -> NDArray[np.int_]:
-    """The slots after which a run's course is noted, the last one included."""
+    """The slots at which the course of a run is stored; the last slot is one of them."""
     return np.unique(np.rint(np.linspace(0, slots, CHECKPOINTS + 1)[1:]).astype(int))
 
 

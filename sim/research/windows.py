@@ -1,8 +1,8 @@
-"""How well a kernel extrapolates from the windows MoveUCB itself collects (fig. kernel).
+"""The error of each kernel's estimate on the windows that MoveUCB collects (fig. kernel).
 
-Every kernel sees the same windows. The antenna dwells, so a window of 300 samples covers only a
-handful of positions; samples at one position are merged, which is exact: n of them, with mean r̄,
-weigh as one sample r̄ under the ridge ϱ/n.
+Every kernel gets the same windows. The antenna stays long at each position, so that a window of
+300 samples has only a few positions. Samples at one position are merged, which is exact: n samples
+with mean r̄ are equivalent to one sample r̄ with the ridge ϱ/n.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from macontrol.sim.world.rewardmap import RewardMap
 Array = NDArray[np.float64]
 
 TYPICAL_POSITIONS = 9
-"""How many distinct positions the example window of the paper covers."""
+"""The number of distinct positions in the example window of the paper."""
 
 
 def window_mean(
@@ -94,16 +94,16 @@ def kernel_errors(task: KernelErrors, world: RewardMap) -> Result:
 
 
 def _typical_slot(position: Array, window: int, error: Array, slots: range) -> int:
-    """The slot whose window covers about as many positions as the paper's example; of equals,
-    the one with the most ordinary error."""
+    """The slot whose window has about as many positions as the paper's example; of equal slots the
+    one with the error closest to the median."""
     full = [number for number, slot in enumerate(slots) if slot >= window]
     if not full:
         return slots[-1]
-    ordinary = float(np.median(error[full]))
+    median = float(np.median(error[full]))
 
-    def strangeness(number: int) -> tuple[int, float]:
+    def distance(number: int) -> tuple[int, float]:
         held = position[slots[number] - window : slots[number]]
         distinct = len(np.unique(held))
-        return abs(distinct - TYPICAL_POSITIONS), abs(float(error[number]) - ordinary)
+        return abs(distinct - TYPICAL_POSITIONS), abs(float(error[number]) - median)
 
-    return slots[min(full, key=strangeness)]
+    return slots[min(full, key=distance)]

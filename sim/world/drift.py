@@ -1,8 +1,8 @@
-"""How the geometry of the channel evolves from slot to slot (Drift models of the paper).
+"""How the geometry of the channel changes from slot to slot (Drift models of the paper).
 
-Everything random comes from one seed, split into one stream per quantity, so that no quantity
-shifts another, and every stream is consumed slot by slot, so that the slots come out the same to
-the bit whether they are asked for one at a time, in blocks, or all at once.
+All randomness comes from one seed, split into one stream per quantity, so that quantities do not
+influence each other. Every stream is consumed slot by slot, so that the slots are identical to
+the bit whether they are taken one at a time, in blocks, or all at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Complexes = NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """One random stream per quantity. New ones go to the end, or every realization changes."""
+    """One random stream per quantity. A new one must come last, or all realizations change."""
 
     start_angle: np.random.Generator
     angle_step: np.random.Generator
@@ -43,18 +43,18 @@ class Streams(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The geometry over consecutive slots, one row a slot: paths run along the last axis."""
+    """The geometry of consecutive slots, one row per slot; the last axis is the path."""
 
     angle: Floats
     """Mean angles of arrival, in radians."""
     gain: Complexes
     """Path gains, line of sight first."""
     shadow: Floats
-    """Where the shadow begins, in wavelengths."""
+    """The start of the shadow, in wavelengths."""
 
 
 class Drift:
-    """The geometry of one realization: `start` is slot 0, `take` gives the slots after it."""
+    """The geometry of one realization: `start` is slot 0, `take` gives the next slots."""
 
     def __init__(self, config: Config, seed: int) -> None:
         self._config = config
@@ -65,7 +65,7 @@ class Drift:
         self._deviation = np.sqrt(powers)
         low, high = np.deg2rad(config.channel.sector_deg)
         spread = math.radians(config.channel.angular_spread_deg)
-        # The gains of eq. (multipath) start from the law that their recursion keeps.
+        # The gains of eq. (multipath) start from the stationary law of their recursion.
         gain = self._deviation * _complex_normal(streams.gain, 1, paths)
         angle = low + (high - low) * streams.start_angle.random((1, paths))
         self._shadow_limit = config.physical.region_length - config.shadow_extent
@@ -77,11 +77,11 @@ class Drift:
         )
         """Angle offsets of the sub-rays of each path in radians, fixed for the realization."""
         self.sub_ray_turn = _sub_ray_turns(config, streams.sub_ray_phase)
-        """Complex factor of each sub-ray on its path's gain / sub_rays; None: they are aligned."""
+        """The complex factor of each sub-ray on gain / sub_rays; None for aligned sub-rays."""
         self.slot = 0
         """The last slot that was taken."""
 
-        self._wander = np.zeros(paths)
+        self._angle_deviation = np.zeros(paths)
         self._gain = gain[0]
         self._shadow = float(shadow[0])
         self._held = self.start
@@ -100,14 +100,14 @@ class Drift:
         return taken
 
     def _next_angles(self, slots: int) -> Floats:
-        """theta <- rho theta + (1 − rho) theta_0 + N(0, sigma_theta), as theta_0 + a wander."""
+        """theta <- rho theta + (1 − rho) theta_0 + N(0, sigma_theta), as theta_0 + deviation."""
         drift = self._config.drift
         steps = math.radians(drift.angle_step_deg) * self._streams.angle_step.standard_normal(
             (slots, len(self._deviation))
         )
-        wander = _recur(drift.angle_correlation, self._wander, steps)
-        self._wander = wander[-1]
-        return np.asarray(self.start.angle + wander)
+        deviation = _recur(drift.angle_correlation, self._angle_deviation, steps)
+        self._angle_deviation = deviation[-1]
+        return np.asarray(self.start.angle + deviation)
 
     def _next_gains(self, slots: int) -> Complexes:
         """alpha <- rho alpha + sqrt(1 − rho²) sqrt(p) CN(0, 1), which keeps the path powers."""
@@ -150,10 +150,10 @@ class Drift:
         )
 
     def _take_change_slots(self, end: int) -> list[int]:
-        """The change points before slot `end` that were not taken yet.
+        """The change points before slot `end` that have not been taken yet.
 
-        Each horizon of T slots holds S of them, uniformly at random among its slots 2 … T, so
-        that all of them count in V_T. A live run that outlasts the horizon begins another one.
+        Each horizon of T slots has S of them, uniformly at random in its slots 2 … T, so that
+        all of them count in V_T. After the horizon of a live run the next horizon begins.
         """
         horizon = self._config.run.horizon
         while self._horizons_drawn * horizon < end - 1:
@@ -168,7 +168,7 @@ class Drift:
         return taken
 
     def _reconfigured(self, held: Geometry) -> Geometry:
-        """The geometry after a change point: perturbed, partially refreshed, relocated."""
+        """The geometry after a change point: new angles, partly new gains, another shadow."""
         drift, stream = self._config.drift, self._streams.change
         keep = drift.change_gain_retention
         turn = math.radians(drift.change_angle_deg) * stream.standard_normal(held.angle.shape)
@@ -183,8 +183,8 @@ class Drift:
 def _sub_ray_turns(config: Config, stream: np.random.Generator) -> Complexes | None:
     """√R·exp(jψ) with ψ uniform on [0, 2π) for each of the R sub-rays of each path.
 
-    With the root, sub-rays of random phases keep the mean power of their path, since powers add;
-    aligned ones keep it at x = 0, where amplitudes add.
+    With √R, sub-rays of random phases keep the mean power of their path, because powers add.
+    Aligned sub-rays keep it at x = 0, where amplitudes add.
     """
     if config.channel.sub_ray_phases == "aligned":
         return None
@@ -194,15 +194,15 @@ def _sub_ray_turns(config: Config, stream: np.random.Generator) -> Complexes | N
 
 
 def _complex_normal(stream: np.random.Generator, slots: int, paths: int) -> Complexes:
-    """Draws of CN(0, 1), one row a slot."""
+    """Draws of CN(0, 1), one row per slot."""
     parts = stream.standard_normal((slots, 2 * paths)) * math.sqrt(0.5)
     return parts.view(np.complex128)
 
 
 def _recur(rho: float, last: Floats, steps: Floats) -> Floats:
-    """y <- rho y + step down each column, from the row `last` on, which is not repeated.
+    """y <- rho y + step down each column, starting after the row `last`.
 
-    A plain loop of milliseconds a map; `scipy.signal.lfilter` is faster, but to import it costs
+    The loop takes milliseconds per map. `scipy.signal.lfilter` is faster, but its import costs
     half a second in every process.
     """
     columns = [

@@ -1,14 +1,14 @@
-"""A reward map: what the reward was, everywhere on the rail, in every slot of a run.
+"""A reward map: the reward at every position of the grid in every slot of a run.
 
-Simulated or recorded, it is all that a policy can be replayed on and the oracle computed from:
-the noise-free rewards over the grid, the noise of each slot's observation, and the survey.
+Policies are replayed on a map, simulated or recorded, and the oracle is computed from it. It has
+the rewards without noise, the noise of the observation in each slot, and the survey.
 """
 
 from __future__ import annotations
 
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from macontrol.config import Config, stored_config
 from macontrol.config.files.atomic_file import atomic_file
 from macontrol.config.files.input_file import check_archive
 from macontrol.config.model.errors import DataError
+from macontrol.config.model.grid import ON_GRID
 from macontrol.sim.world.channel import reward_rows, survey_rewards
 from macontrol.sim.world.drift import Streams
 
@@ -25,19 +26,22 @@ Floats = NDArray[np.float64]
 
 VARIATION_BLOCK_SLOTS = 512
 
+_ARRAYS = ("reward", "noise", "survey_position", "survey_reward")
+_FORMAT = f"a reward map is an npz archive with the arrays {', '.join(_ARRAYS)}"
+
 
 @dataclass(frozen=True)
 class RewardMap:
-    """The rewards of T slots over the G grid positions, their noise, and the survey before them."""
+    """The rewards of T slots at G grid positions, their noise, and the survey before slot 1."""
 
     reward: Floats
     """g_t(x), noise-free: T × G."""
     noise: Floats
     """eps_t, the noise of the observation in each slot: T."""
     survey_position: Floats
-    """Where the survey looked, in wavelengths."""
+    """The positions of the survey, in wavelengths."""
     survey_reward: Floats
-    """What it saw there, with noise."""
+    """The rewards of the survey, with noise."""
 
     @property
     def slots(self) -> int:
@@ -46,16 +50,11 @@ class RewardMap:
     def save(
         self, path: Path | str, *, seed: int | None = None, config: Config | None = None
     ) -> None:
-        """Write the map as an npz archive under exactly this name, whole or not at all.
+        """Write the map as an npz archive under exactly this name, completely or not at all.
 
-        The seed and the config it came from are kept beside the arrays when they are given.
+        The seed and the config of a simulated map can be stored beside the arrays.
         """
-        arrays: dict[str, NDArray[np.generic]] = {
-            "reward": self.reward,
-            "noise": self.noise,
-            "survey_position": self.survey_position,
-            "survey_reward": self.survey_reward,
-        }
+        arrays: dict[str, NDArray[np.generic]] = {name: getattr(self, name) for name in _ARRAYS}
         if seed is not None:
             arrays["seed"] = np.array(seed)
         if config is not None:
@@ -65,7 +64,7 @@ class RewardMap:
 
 
 def simulate_map(config: Config, seed: int, slots: int) -> RewardMap:
-    """The reward map of one realization of the simulated channel; the same for the same seed."""
+    """The reward map of one realization of the simulated channel, given by its seed."""
     if slots < 1:
         raise ValueError(f"a reward map needs at least one slot, not {slots}")
     noise = config.noise_std * Streams.from_seed(seed).noise.standard_normal(slots)
@@ -78,67 +77,31 @@ def simulate_map(config: Config, seed: int, slots: int) -> RewardMap:
 
 
 def load_map(path: Path | str, config: Config) -> RewardMap:
-    """Read a map that `save` wrote, or that was recorded, and refuse what does not fit the config.
+    """Read a simulated or recorded map, and refuse one that does not fit the config.
 
     Nothing in the file is executed: pickled objects are refused.
     """
-    arrays = _read_arrays(Path(path), ("reward", "noise", "survey_position", "survey_reward"))
+    arrays = _read_arrays(Path(path))
     for name, array in arrays.items():
-        dimensions = 2 if name == "reward" else 1
-        if array.ndim != dimensions:
-            raise _unfit(path, name, f"has {array.ndim} dimensions", f"it must have {dimensions}")
-        if array.size == 0:
-            raise _unfit(
-                path, name, f"is empty: shape {array.shape}", "it needs at least one value"
-            )
-        broken = np.argwhere(~np.isfinite(array))
-        if len(broken):
-            place = ", ".join(str(i) for i in broken[0])
-            raise _unfit(
-                path,
-                name,
-                f"holds {len(broken)} values that are not finite, the first at [{place}]",
-                "every value must be a finite number",
-            )
-    reward, noise = arrays["reward"], arrays["noise"]
-    position, seen = arrays["survey_position"], arrays["survey_reward"]
-    if reward.shape[1] != config.grid_size:
-        length, spacing = config.physical.region_length, config.algorithm.grid_spacing
-        raise _unfit(
-            path,
-            "reward",
-            f"has {reward.shape[1]} positions a slot",
-            f"physical.region_length = {length:g} at algorithm.grid_spacing = {spacing:g} makes "
-            f"{config.grid_size}: set these two to what the map was made with",
-        )
-    if len(noise) != len(reward):
-        raise _unfit(
-            path, "noise", f"has {len(noise)} slots", f"reward has {len(reward)}: one for each"
-        )
-    if len(position) < 2:
-        raise _unfit(path, "survey_position", "has 1 sample", "a survey needs at least 2")
-    if len(seen) != len(position):
-        raise _unfit(
-            path,
-            "survey_reward",
-            f"has {len(seen)} samples",
-            f"survey_position has {len(position)}: one for each",
-        )
+        _check_numbers(path, name, array)
+    found = RewardMap(**arrays)
+    _check_sizes(path, found, config)
     length = config.physical.region_length
+    position = found.survey_position
     # Positions that were converted from millimetres may miss the ends by a rounding error.
-    off = np.flatnonzero((position < -1e-9 * length) | (position > (1 + 1e-9) * length))
+    off = np.flatnonzero((position < -ON_GRID * length) | (position > (1 + ON_GRID) * length))
     if len(off):
         raise _unfit(
             path,
             "survey_position",
-            f"holds {position[off[0]]:g} at [{off[0]}], off the rail",
+            f"has {position[off[0]]:g} at [{off[0]}], which is off the rail",
             f"positions are in wavelengths, within [0, {length:g}]",
         )
-    return RewardMap(reward, noise, np.clip(position, 0.0, length), seen)
+    return replace(found, survey_position=np.clip(position, 0.0, length))
 
 
 def map_config(path: Path | str) -> Config | None:
-    """The config that a map was made with, if the file keeps one."""
+    """The config of a map, if the file has one."""
     check_archive(Path(path))
     try:
         archive = np.load(path, allow_pickle=False)
@@ -148,19 +111,19 @@ def map_config(path: Path | str) -> Config | None:
             if "config" not in archive.files:
                 return None
             text = str(archive["config"])
-    except Exception:  # numpy may raise anything over a damaged archive
-        return None  # `load_map` says what is wrong with the file
+    except Exception:  # numpy may raise anything for a damaged archive
+        return None  # `load_map` reports what is wrong with the file
     try:
         return stored_config(text)
     except DataError as error:
         raise DataError(
-            f"{path}: the config in it cannot be used: {error}; "
-            "give --preset, and --config or --set, to replay the map without it"
+            f"{path}: its config cannot be used: {error}",
+            "give --preset, and --config or --set, to replay the map without it",
         ) from None
 
 
 def cumulative_variation(reward: Floats) -> Floats:
-    """V_T of eq. (variation) for T = 1, 2, …: the drift that the first T slots accumulate."""
+    """V_T of eq. (variation) for T = 1, 2, …"""
     steps = np.zeros(len(reward))
     for begin in range(0, len(reward) - 1, VARIATION_BLOCK_SLOTS):
         block = reward[begin : begin + VARIATION_BLOCK_SLOTS + 1]
@@ -175,43 +138,87 @@ def variation_budget(reward: Floats) -> float:
     return float(cumulative_variation(reward)[-1])
 
 
-def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Floats]:
-    """The named arrays of an npz archive as floats."""
-    fitting = "a reward map is an npz archive with the arrays " + ", ".join(names)
+def _read_arrays(path: Path) -> dict[str, Floats]:
+    """The arrays of a map as floats."""
     arrays: dict[str, Floats] = {}
     name = ""
     check_archive(path)
     try:
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataError(f"{path}: holds a single array; {fitting}")
-            missing = [name for name in names if name not in archive.files]
-            if {"position", "bench"} <= set(archive.files):
-                raise DataError(f"{path}: is a survey, one walk along the rail; {fitting}")
-            if missing:
-                raise DataError(f"{path}: has no array {', '.join(missing)}; {fitting}")
-            for name in names:
-                array: NDArray[np.generic] | bytes = archive[name]
-                if not isinstance(array, np.ndarray):
-                    raise _unfit(path, name, "is not an array", fitting)
-                if array.dtype.kind not in "fiu":
-                    wrong = f"is of type {array.dtype}, not of real numbers"
-                    raise _unfit(path, name, wrong, "store it as float64")
-                arrays[name] = array.astype(np.float64, copy=False)
+            _check_content(path, archive)
+            for name in _ARRAYS:
+                arrays[name] = _as_floats(path, name, archive[name])
     except DataError:
         raise
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read as a reward map: {error}; {fitting}") from error
+        raise DataError(f"{path}: cannot be read as a reward map: {error}", _FORMAT) from error
     except Exception as error:
-        # numpy may raise anything over pickled objects, damaged headers and any other file.
+        # numpy may raise anything for pickled objects, damaged headers and any other file.
         if not name:
-            raise DataError(f"{path}: is no npz archive; {fitting}") from error
+            raise DataError(f"{path}: is not an npz archive", _FORMAT) from error
         raise DataError(
-            f"{path}: array {name} cannot be read as plain numbers ({error}); {fitting}"
+            f"{path}: array {name} cannot be read as plain numbers ({error})", _FORMAT
         ) from error
     return arrays
 
 
-def _unfit(path: Path | str, array: str, wrong: str, fitting: str) -> DataError:
-    return DataError(f"{path}: array {array} {wrong}; {fitting}")
+def _check_content(path: Path, archive: object) -> None:
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise DataError(f"{path}: is a single array", _FORMAT)
+    if {"position", "bench"} <= set(archive.files):
+        raise DataError(f"{path}: is a survey, one walk along the rail", _FORMAT)
+    missing = [name for name in _ARRAYS if name not in archive.files]
+    if missing:
+        raise DataError(f"{path}: has no array {', '.join(missing)}", _FORMAT)
+
+
+def _as_floats(path: Path, name: str, array: NDArray[np.generic] | bytes) -> Floats:
+    if not isinstance(array, np.ndarray):
+        raise _unfit(path, name, "is not an array", _FORMAT)
+    if array.dtype.kind not in "fiu":
+        raise _unfit(path, name, f"has the type {array.dtype}", "store it as float64")
+    return array.astype(np.float64, copy=False)
+
+
+def _check_numbers(path: Path | str, name: str, array: Floats) -> None:
+    dimensions = 2 if name == "reward" else 1
+    if array.ndim != dimensions:
+        raise _unfit(path, name, f"has {array.ndim} dimensions", f"it must have {dimensions}")
+    if array.size == 0:
+        raise _unfit(path, name, f"is empty: shape {array.shape}", "it needs at least one value")
+    broken = np.argwhere(~np.isfinite(array))
+    if len(broken):
+        place = ", ".join(str(i) for i in broken[0])
+        raise _unfit(
+            path,
+            name,
+            f"has {len(broken)} values that are not finite, the first at [{place}]",
+            "every value must be a finite number",
+        )
+
+
+def _check_sizes(path: Path | str, found: RewardMap, config: Config) -> None:
+    slots, points = found.reward.shape
+    samples = len(found.survey_position)
+    if points != config.grid_size:
+        length, spacing = config.physical.region_length, config.algorithm.grid_spacing
+        raise _unfit(
+            path,
+            "reward",
+            f"has {points} positions per slot, and the config has {config.grid_size}, by "
+            f"physical.region_length = {length:g} and algorithm.grid_spacing = {spacing:g}",
+            "set these two to the values that the map was made with",
+        )
+    if len(found.noise) != slots:
+        detail = f"has {len(found.noise)} slots, and reward has {slots}"
+        raise _unfit(path, "noise", detail, "it needs one value per slot")
+    if samples < 2:
+        raise _unfit(path, "survey_position", "has 1 sample", "a survey needs at least 2")
+    if len(found.survey_reward) != samples:
+        detail = f"has {len(found.survey_reward)} samples, and survey_position has {samples}"
+        raise _unfit(path, "survey_reward", detail, "it needs one value per position")
+
+
+def _unfit(path: Path | str, array: str, wrong: str, fix: str) -> DataError:
+    return DataError(f"{path}: array {array} {wrong}", fix)

@@ -1,4 +1,4 @@
-"""The noise floor measured again in mid-run, on request: SIGUSR1, with the transmitter off."""
+"""Measure the noise floor again during a run, on request: SIGUSR1, with the transmitter off."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from queue import SimpleQueue
 from types import FrameType
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 
 
 class FloorRequest:
-    """Listens from `__enter__` to `__exit__`, and measures in a thread of its own.
+    """Handles the signal from `__enter__` to `__exit__`, and measures in a thread of its own.
 
-    A simulated probe has nothing to measure (None): a request is reported and changes nothing.
+    `measure` returns the noise floor in dBFS. It is None for a probe without a noise floor: a
+    request is reported and changes nothing.
     """
 
     def __init__(
-        self, measure: Callable[[], NoiseFloor] | None, report: Callable[[str, float | None], None]
+        self, measure: Callable[[], float] | None, report: Callable[[str, float | None], None]
     ) -> None:
         self._measure = measure
         self._report = report
-        self._asked: SimpleQueue[bool] = SimpleQueue()  # its put may be called in a signal handler
+        self._requests: SimpleQueue[bool] = SimpleQueue()  # put() is safe in a signal handler
         self._handler = ExitStack()
 
     def __enter__(self) -> FloorRequest:
@@ -35,19 +35,19 @@ class FloorRequest:
 
     def __exit__(self, *_: object) -> None:
         self._handler.close()
-        self._asked.put(False)
+        self._requests.put(False)
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self._asked.put(True)
+        self._requests.put(True)
 
     def _work(self) -> None:
-        while self._asked.get():
+        while self._requests.get():
             if self._measure is None:
-                self._report("ignored: a simulated probe has no noise floor to measure", None)
+                self._report("ignored: this probe has no noise floor to measure", None)
                 continue
             try:
-                floor = self._measure()
+                floor_dbfs = self._measure()
             except ProbeError as error:
                 self._report(f"{error}; keeping the previous noise floor", None)
             else:
-                self._report("measured again", floor.dbfs)
+                self._report("measured again", floor_dbfs)

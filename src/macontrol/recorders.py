@@ -1,55 +1,29 @@
-"""Recorders that pass records on, count events, report them, or keep positions for the regret."""
+"""Recorders of the command line: report faults, keep positions for the regret, follow the lock."""
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable
+from queue import SimpleQueue
 
-from macontrol.controller.recording.records import (
-    Event,
-    EventKind,
-    LateReward,
-    Recorder,
-    SlotRecord,
-)
+from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Event, Item, Recorder, SlotRecord
 
-
-class Fanout(Recorder):
-    """Passes every record to several recorders."""
-
-    def __init__(self) -> None:
-        self._recorders: list[Recorder] = []
-
-    def add(self, recorder: Recorder) -> None:
-        self._recorders.append(recorder)
-
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
-        for recorder in self._recorders:
-            recorder.submit(item)
-
-
-class EventCounter(Recorder):
-    """Counts the events of each kind."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
-        if isinstance(item, Event):
-            self.counts[item.kind] = self.counts.get(item.kind, 0) + 1
+_JOIN_S = 1.0
 
 
 class FaultReporter(Recorder):
-    """Reports events while there is no display, such as a fault in the survey.
+    """Report events while there is no display, such as a fault in the survey.
 
-    Each is reported once until the device works again: a device that is gone is tried every second.
+    Each is reported once until the device works again: a lost device is tried every second.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._reported: set[str] = set()
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: Item) -> None:
         if not isinstance(item, Event):
             return
         text = f"{item.kind}: {item.detail}"
@@ -61,24 +35,41 @@ class FaultReporter(Recorder):
 
 
 class PositionKeeper(Recorder):
-    """Keeps where the antenna was in each slot."""
+    """Store the position of the antenna in each slot."""
 
     def __init__(self) -> None:
         self.slots = array("q")
         self.positions = array("d")
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: Item) -> None:
         if isinstance(item, SlotRecord):
             self.slots.append(item.slot)
             self.positions.append(item.position)
 
 
 class LockFollower(Recorder):
-    """Calls `follow` when a device works again: its port may have another name then."""
+    """Call `follow` when a device works again: its port may have another name then.
+
+    `follow` opens files, so a thread of its own calls it, from `__enter__` to `__exit__`.
+    """
 
     def __init__(self, follow: Callable[[], None]) -> None:
         self._follow = follow
+        self._requests: SimpleQueue[bool] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="lock-follower", daemon=True)
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def __enter__(self) -> LockFollower:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._requests.put(False)
+        self._thread.join(_JOIN_S)
+
+    def submit(self, item: Item) -> None:
         if isinstance(item, Event) and item.kind is EventKind.RECOVERY:
+            self._requests.put(True)
+
+    def _work(self) -> None:
+        while self._requests.get():
             self._follow()

@@ -1,4 +1,4 @@
-"""What a run records: its run file and the traffic log, and how much of them is lost."""
+"""The files that a run records: the run file and the traffic log, and how much is lost."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Recording:
         self.file: RunFileRecorder | None = None
         self._traffic: TrafficFile | None = None
         self.warning: str | None = None
-        """Why nothing is recorded although it should be."""
+        """Why nothing is recorded although that was requested."""
 
     def open_traffic(self, closing: ExitStack) -> TrafficFile | None:
-        """The traffic log, if this run has one; it is closed when `closing` ends."""
+        """The traffic log, if this run has one; `closing` closes it."""
         path = self._options.traffic
         if path is None:
             return None
@@ -55,7 +55,7 @@ class Recording:
     def start(
         self, survey: Survey, resume: Resume | None, identity: Mapping[str, str]
     ) -> RunFileRecorder | None:
-        """Begin the run file, if this run has one; InputOutputError if a named one cannot be."""
+        """Create the run file, if this run has one; InputOutputError if a named one fails."""
         options = self._options
         if options.fast and options.run_file is None:
             return None
@@ -95,12 +95,12 @@ class Recording:
         return recorder
 
     def throttle(self) -> None:
-        """On a virtual clock: do not outrun the disk."""
+        """On a virtual clock: wait for the disk."""
         if self.file is not None:
             self.file.throttle()
 
     def close(self, timeout_s: float) -> None:
-        """Write what is left, within this time."""
+        """Write the remaining records, within this time."""
         if self.file is not None:
             self.file.close(timeout_s)
 

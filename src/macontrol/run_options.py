@@ -1,4 +1,4 @@
-"""What the command line asks of a run besides its config."""
+"""The options of a run on the command line, besides its config."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ class RunOptions:
     """The options of one run."""
 
     name: str
+    """The bench's name; its runs are stored under it."""
     slots: int | None
     duration_s: float | None
     fast: bool
+    """Whether to run on a virtual clock, as fast as possible."""
     run_file: Path | None
     regret: bool
+    """Whether to compare the run with the oracle at its end."""
     faults: tuple[int, float] | None
+    """The seed and the rate per slot of injected faults."""
     backend: str = "sim"
     resume: bool = False
     """Whether to continue the last run of this bench, if it is fresh."""
     cold: bool = False
-    """Whether to walk the rail even if a fresh survey is kept."""
+    """Whether to walk the rail even if a fresh survey is stored."""
     yes: bool = False
     """Whether the stage may be homed without asking."""
     log: LogFormat = "auto"
-    """How events are shown: a live view or text for a person, JSON for journald, or as named."""
+    """How events are shown: as a live view, text or JSON lines; "auto" depends on the output."""
     traffic: Path | None = None
-    """Where to write what goes over the serial line."""
+    """Where to write the traffic on the serial line."""

@@ -18,15 +18,18 @@ from typing import TypeVar
 from macontrol.bench_plan import check_stage
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError, ProbeError, StageError
-from macontrol.controller.host.devices import port_identity
+from macontrol.controller.host.serial_ports import port_identity
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.patience import Patience
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
-from macontrol.hal import Clock
+from macontrol.hal import Clock, Probe
+from macontrol.hal.capabilities import HasNoiseFloor, Openable
+from macontrol.hal.noise_floor import NoiseFloor, implausible_rise, known_floor
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor, given_floor, implausible_rise
-from macontrol.hal.probes.sdr.probe import IQStream, SdrProbe
+from macontrol.hal.probes.sdr.probe import SdrProbe
+from macontrol.hal.probes.sdr.reader import IQStream
 from macontrol.hal.probes.soapy.stream import SoapyStream
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
@@ -66,11 +69,11 @@ class SerialBench:
         confirm_homing: Callable[[], bool],
         tell: Callable[[str], None],
         log: TrafficLog | None = None,
-        is_stopped: Callable[[], bool] = lambda: False,
+        stop: StopToken | None = None,
         earlier_floor_dbfs: float | None = None,
     ) -> None:
         self._earlier_floor_dbfs = earlier_floor_dbfs
-        self._is_stopped = is_stopped
+        self._stop = stop or StopToken()
         self._config = config
         self._clock = clock
         self._identity: Mapping[str, str] = {}
@@ -87,15 +90,19 @@ class SerialBench:
         radio = SoapyStream if config.probe.driver == "soapy" else RtlTcpStream
         stream: IQStream = radio(config.probe, clock)
         share = config.physical.transmission_share
-        self._probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
+        self._probe: Probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
 
     @property
     def stage(self) -> SerialStage:
         return self._stage
 
     @property
-    def probe(self) -> SdrProbe:
+    def probe(self) -> Probe:
         return self._probe
+
+    @property
+    def _probe_name(self) -> str:
+        return self._probe.name if isinstance(self._probe, Openable) else "the probe"
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -107,7 +114,7 @@ class SerialBench:
         now = self._clock.now
         closing.callback(self._probe.close)  # after the stage: a radio may take its time
         closing.callback(self._stage.close)
-        self._stage.connect(now() + _CONNECT_S, self._keep_on)
+        self._stage.connect(now() + _CONNECT_S, self._stop.keep_on)
         port = port_identity(self._config.stage.port_path)
         self._identity = {**self._stage.identity_parts, "port": port}
         description = self._stage.description
@@ -118,18 +125,19 @@ class SerialBench:
             f"{description.latency_s * 1e3:.1f} ms of overhead per move"
         )
         self._check_stage()
-        self._unless_stopped(self._probe.open)
+        if isinstance(self._probe, Openable):
+            self._unless_stopped(self._probe.open)
         is_measured = self._config.probe.noise_floor == "measure"
-        if is_measured:
-            floor = self._plausible(self._measure_floor())
-            self._tell(f"{self._probe.name}: noise floor {floor.dbfs:.1f} dBFS")
+        if isinstance(self._probe, HasNoiseFloor) and is_measured:
+            floor = self._plausible(self._probe, self._measure_floor(self._probe))
+            self._tell(f"{self._probe_name}: noise floor {floor.dbfs:.1f} dBFS")
         if self._config.stage.homing == "allow":  # otherwise nobody has agreed yet
             self._tell(_HOMING)
-        self._stage.home(now() + _HOME_S, self._keep_on)
-        if is_measured:
+        self._stage.home(now() + _HOME_S, self._stop.keep_on)
+        if isinstance(self._probe, HasNoiseFloor) and is_measured:
             self._await_signal()
-        if self._is_stopped():
-            raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
+        if self._stop.is_set:
+            raise ProbeError(f"{self._probe_name}: {_TOLD_TO_STOP}")
 
     def _check_stage(self) -> None:
         """Check the plan against the stage; a busy computer costs other attempts, not the run."""
@@ -140,44 +148,41 @@ class SerialBench:
                 check_stage(self._config, self._stage)
                 return
             except StageError:
-                if now() >= until or self._is_stopped():
+                if now() >= until or self._stop.is_set:
                     raise
                 if not is_told:
                     self._tell(f"this computer is busy: timing the board again, for {_BUSY_S:g} s")
                 is_told = True
             self._clock.sleep_until(now() + _BUSY_PAUSE_S)
-            self._stage.time_again(now() + _CONNECT_S, self._keep_on)
+            self._stage.time_again(now() + _CONNECT_S, self._stop.keep_on)
 
-    def _keep_on(self) -> bool:
-        return not self._is_stopped()
-
-    def _measure_floor(self) -> NoiseFloor:
+    def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor:
         """The noise floor; lost samples cost another attempt, not the run."""
         left = _FLOOR_ATTEMPTS
         while True:
             try:
-                return self._unless_stopped(self._probe.measure_noise_floor)
+                return self._unless_stopped(probe.measure_noise_floor)
             except ProbeError as error:
                 left -= 1
-                if left == 0 or self._is_stopped():
+                if left == 0 or self._stop.is_set:
                     raise
                 self._tell(f"{error}; once more")
 
-    def _plausible(self, found: NoiseFloor) -> NoiseFloor:
+    def _plausible(self, probe: HasNoiseFloor, found: NoiseFloor) -> NoiseFloor:
         """The floor, or that of the run to continue if the transmitter is on.
 
         A service that is started again after a fault finds the transmitter on.
         """
         if self._earlier_floor_dbfs is None:
             return found
-        earlier = given_floor(self._earlier_floor_dbfs)
+        earlier = known_floor(self._earlier_floor_dbfs)
         if implausible_rise(found, earlier, self._config.probe.floor_drift_db) is None:
             return found
         self._tell(
-            f"{self._probe.name}: {found.dbfs:.1f} dBFS is no noise floor, the transmitter is on; "
+            f"{self._probe_name}: {found.dbfs:.1f} dBFS is no noise floor, the transmitter is on; "
             "using that of the run to continue"
         )
-        self._probe.use_noise_floor(earlier)
+        probe.use_noise_floor(earlier)
         return earlier
 
     def _unless_stopped(self, work: Callable[[], _Result]) -> _Result:
@@ -191,10 +196,10 @@ class SerialBench:
                 done.set_exception(error)
 
         threading.Thread(target=run, name="probe-start", daemon=True).start()
-        while not self._is_stopped():
+        while not self._stop.is_set:
             if wait([done], _LISTENED_S).done:
                 return done.result()
-        raise ProbeError(f"{self._probe.name}: {_TOLD_TO_STOP}")
+        raise ProbeError(f"{self._probe_name}: {_TOLD_TO_STOP}")
 
     def _await_signal(self) -> None:
         """After the noise floor: wait until the transmitter is on, or the run is stopped.
@@ -206,10 +211,10 @@ class SerialBench:
         )
         interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
         until, asked, elsewhere = self._clock.now() + _SIGNAL_S, False, ""
-        while self._clock.now() < until and not self._is_stopped():
+        while self._clock.now() < until and not self._stop.is_set:
             try:
                 seen = measure_once(
-                    self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._is_stopped
+                    self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._stop
                 )
             except ProbeError as fault:
                 patience.failed(0, EventKind.PROBE_FAULT, fault)
@@ -225,10 +230,10 @@ class SerialBench:
                 if not elsewhere:
                     self._tell(seen.hint)
                 elsewhere = seen.hint
-        if not self._is_stopped():
+        if not self._stop.is_set:
             advice = elsewhere or _NO_SIGNAL_ADVICE
             raise ProbeError(
-                f"{self._probe.name}: no signal above the noise floor in {_SIGNAL_S:g} s; {advice}"
+                f"{self._probe_name}: no signal above the noise floor in {_SIGNAL_S:g} s; {advice}"
             )
 
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
@@ -246,7 +251,7 @@ def require_consent(config: Config, *, yes: bool, at_terminal: bool) -> None:
         )
 
 
-def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) -> bool:
+def may_home(*, yes: bool, at_terminal: bool, stop: StopToken) -> bool:
     """Permission to home: given on the command line, or by a person at the terminal."""
     if yes or not at_terminal:
         return yes
@@ -256,7 +261,7 @@ def may_home(*, yes: bool, at_terminal: bool, is_stopped: Callable[[], bool]) ->
         end="",
         flush=True,
     )
-    while not is_stopped():
+    while not stop.is_set:
         if select.select([sys.stdin], [], [], _LISTENED_S)[0]:
             answer = sys.stdin.readline()
             if not answer.endswith("\n"):  # the end of the input: no line was ended

@@ -1,17 +1,19 @@
-"""What a run knows before its first slot: the window of an earlier run, or a survey."""
+"""What a run starts from: the window of an earlier run, or a survey."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from macontrol.config import Config
-from macontrol.controller.policies.registry import START_FROM_SAMPLES
+from macontrol.controller.policies.registry import POLICIES
 from macontrol.controller.recording.runfile.files import default_run_folder, runs_in, runs_named
 from macontrol.controller.recording.runfile.resume import Resume, find_resume_among
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import (
     NoSurvey,
     fresh_survey,
@@ -27,6 +29,17 @@ from macontrol.recorders import FaultReporter
 from macontrol.run_options import RunOptions
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a run starts from."""
+
+    bench: Backend
+    survey: Survey
+    resume: Resume | None
+    with_samples: bool
+    """Whether the survey's samples are young enough for the window."""
+
+
 class StartingPoint:
     """Finds what a run starts from."""
 
@@ -35,24 +48,24 @@ class StartingPoint:
         config: Config,
         options: RunOptions,
         clock: Clock,
+        stop: StopToken,
         *,
         note: Callable[[str], None],
-        is_stopped: Callable[[], bool],
     ) -> None:
         self._config = config
         self._options = options
         self._clock = clock
+        self._stop = stop
         self._note = note
-        self._is_stopped = is_stopped
         self.not_resumed: str | None = None
-        """Why no run is continued although that was asked for."""
+        """Why no run is continued although that was requested."""
         self.last_slot_began_s = 0.0
         """When the last slot of the earlier run began, on the monotonic clock."""
 
     def find_resume(self) -> Resume | None:
-        """The run to continue, if that is asked for and there is a fresh one of the same config.
+        """The run to continue, if that is requested and there is a fresh one of the same config.
 
-        Whether it is of the same bench is known once that is open: see `confirm`.
+        `find` checks whether the bench is the same, once that is open.
         """
         options = self._options
         if not options.resume:
@@ -77,8 +90,16 @@ class StartingPoint:
         self._refuse(found.reason if found else "there is no earlier run")
         return None
 
-    def confirm(self, resume: Resume | None, bench: Backend) -> Resume | None:
-        """The run to continue, unless it was of another bench."""
+    def find(self, bench: Backend, resume: Resume | None, *, show_progress: bool) -> Start | None:
+        """What the run starts from, with the bench open; None if it is stopped in the survey."""
+        resume = self._confirm(resume, bench)
+        survey = resume.survey if resume else self.survey(bench, show_progress=show_progress)
+        if survey is None:
+            return None
+        return Start(bench, survey, resume, survey.is_in_window(self._config, time.time()))
+
+    def _confirm(self, resume: Resume | None, bench: Backend) -> Resume | None:
+        """The run to continue, unless it was of another bench or is too old by now."""
         if resume is None:
             return None
         if change := difference(resume.header.identity or {}, bench.identity):
@@ -99,9 +120,9 @@ class StartingPoint:
         self._note(f"not resumed: {reason}")
 
     def survey(self, bench: Backend, *, show_progress: bool) -> Survey | None:
-        """What is known before slot 1: by the bench, from a fresh file, or by walking the rail.
+        """What is known before slot 1: from the bench, from a fresh file, or from a new survey.
 
-        None if the run is stopped on the way.
+        None if the run is stopped meanwhile.
         """
         config, wavelength_mm = self._config, self._config.physical.wavelength_mm
         positions = np.array(config.survey_positions)
@@ -118,17 +139,17 @@ class StartingPoint:
                 bench,
                 self._clock,
                 FaultReporter(self._note),
-                is_stopped=self._is_stopped,
+                stop=self._stop,
                 on_progress=on_progress,
             )
-        if self._is_stopped():
+        if self._stop.is_set:
             return None
         if problem := keep_survey(config, survey, bench.identity):
             self._note(problem)
         return survey
 
     def _kept_survey(self, path: Path, bench: Backend) -> Survey | None:
-        """The survey kept for this bench; of an older one the policy uses sigma_f alone."""
+        """The survey stored for this bench; the policy uses only sigma_f of an older one."""
         config, now_s = self._config, time.time()
         found = fresh_survey(path, config, bench.identity)
         if isinstance(found, NoSurvey):
@@ -140,8 +161,9 @@ class StartingPoint:
             self._note(f"survey: {len(found.reward)} samples from {path}, {age}")
             return found
         stale = f"{path} is {age}, and the window is {config.window_s:g} s"
-        if config.algorithm.policy in START_FROM_SAMPLES:
-            self._note(f"survey: {stale}; {config.algorithm.policy} starts from its samples")
+        policy = config.algorithm.policy
+        if POLICIES[policy].starts_from_samples:
+            self._note(f"survey: {stale}; {policy} starts from its samples")
             return None
         self._note(f"survey: {stale}: sigma_f = {sigma_f:.3f} is used, the samples are not")
         return found

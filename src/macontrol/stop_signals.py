@@ -1,38 +1,39 @@
-"""Stop requests by signal: after the first a run ends with its slot, after the second at once.
+"""Stop requests by signal: after the first the run ends with its slot, after the second at once.
 
-SIGHUP is a stop request where a terminal may hang up. A service has none: it ignores SIGHUP, since
-a service that ends with success stays down.
+SIGHUP is a stop request where a terminal can hang up. A service has no terminal and ignores SIGHUP:
+a service that ends with success is not restarted.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
 
+from macontrol.controller.runtime.stop import StopToken
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""One that is ignored at the start, as with `nohup`, stays ignored."""
+"""A signal that is ignored at the start, as with `nohup`, stays ignored."""
 _DEBOUNCE_S = 0.05
 """Debounce: `timeout` signals the process and its group."""
 
 
 class ForcedStop(BaseException):
-    """A second signal came: end without waiting for the slot. Like KeyboardInterrupt, no error."""
+    """A second signal: end without waiting for the slot. Like KeyboardInterrupt, not an error."""
 
 
 class StopSignals:
-    """Listens from `__enter__` to `__exit__`."""
+    """Handles signals from `__enter__` to `__exit__`; the first one requests `stop`."""
 
     def __init__(self, *, ignore_hang_up: bool = False) -> None:
         self._ignore_hang_up = ignore_hang_up
+        self.stop = StopToken()
         self.hang_ups = 0
         """How many SIGHUP were ignored since this was last reset."""
         self.first = 0
-        """The number of the signal that came first; 0 if none has come."""
+        """The number of the first signal; 0 before it."""
         self._first_at_s = 0.0
-        self._stop: Callable[[], None] | None = None
         self._handlers = ExitStack()
 
     def __enter__(self) -> StopSignals:
@@ -45,12 +46,6 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         self._handlers.close()
 
-    def on_stop(self, stop: Callable[[], None]) -> None:
-        """Call this at the first signal, at once if it has come already."""
-        self._stop = stop
-        if self.first:
-            stop()
-
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP and self._ignore_hang_up:
             self.hang_ups += 1
@@ -61,5 +56,4 @@ class StopSignals:
                 return
             raise ForcedStop
         self.first, self._first_at_s = number, now
-        if self._stop is not None:
-            self._stop()
+        self.stop.request()

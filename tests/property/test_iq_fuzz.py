@@ -1,7 +1,8 @@
-"""Whatever a server sends, in whatever pieces: no crash, no hang, no reward out of nothing."""
+"""Random data from a server, in random parts: no crash, no endless wait, no invented samples."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -24,9 +25,9 @@ HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
 RATE = 1000.0
 
 silence = st.just(None)
-hang_up = st.just(b"")
+disconnect = st.just(b"")
 reset = st.just(ConnectionResetError("reset"))
-pieces = st.one_of(st.binary(min_size=1, max_size=40), silence, hang_up, reset)
+pieces = st.one_of(st.binary(min_size=1, max_size=40), silence, disconnect, reset)
 greetings = st.one_of(st.binary(max_size=40), st.just(HEADER), st.just(HEADER[:5]))
 
 
@@ -42,26 +43,26 @@ class StepClock:
 
 
 class Wire:
-    """A socket whose other end says these pieces, and then nothing."""
+    """A socket whose other end sends these parts, and then nothing."""
 
-    def __init__(self, clock: StepClock, said: list[bytes | Exception | None]) -> None:
+    def __init__(self, clock: StepClock, script: list[bytes | Exception | None]) -> None:
         self.clock = clock
-        self.said = said
+        self.script = script
         self.sent = b""
         self.calls = 0
         self.closed = False
 
     def recv(self, size: int) -> bytes:
         self.calls += 1
-        assert self.calls < 10_000, "it hangs"
-        piece = self.said.pop(0) if self.said else None
+        assert self.calls < 10_000, "endless loop"
+        piece = self.script.pop(0) if self.script else None
         if piece is None:
             self.clock.time_s += 0.25
             raise TimeoutError
         if isinstance(piece, Exception):
             raise piece
         if len(piece) > size:
-            self.said.insert(0, piece[size:])
+            self.script.insert(0, piece[size:])
         return piece[:size]
 
     def recv_into(self, view: memoryview) -> int:
@@ -83,7 +84,7 @@ class Wire:
 
 @pytest.mark.fault("arbitrary-radio-bytes")
 @given(st.binary(max_size=64) | st.builds(lambda tail: b"RTL0" + tail, st.binary(max_size=12)))
-def test_a_header_is_read_or_refused(data: bytes) -> None:
+def test_any_data_are_a_header_or_an_error(data: bytes) -> None:
     try:
         header = parse_header(data)
     except ProbeError:
@@ -94,18 +95,18 @@ def test_a_header_is_read_or_refused(data: bytes) -> None:
 
 @pytest.mark.fault("radio-wrong-server", "arbitrary-radio-bytes")
 @given(greetings, st.lists(pieces, max_size=12), st.data())
-def test_a_server_may_say_anything(
+def test_the_server_can_send_anything(
     greeting: bytes, after: list[bytes | Exception | None], data: st.DataObject
 ) -> None:
     cut = data.draw(st.integers(0, len(greeting)))
-    said = [part for part in (greeting[:cut], greeting[cut:]) if part] + after
-    heard = bytearray()
-    for piece in said:
+    script = [part for part in (greeting[:cut], greeting[cut:]) if part] + after
+    received = bytearray()
+    for piece in script:
         if isinstance(piece, Exception) or piece == b"":
             break
-        heard += piece or b""
+        received += piece or b""
     clock = StepClock()
-    wire = Wire(clock, list(said))
+    wire = Wire(clock, list(script))
     stream = RtlTcpStream(probe_settings(), clock)
     ring = IQRing(RATE, capacity_s=1.0, tolerance_s=0.005)
     with pytest.MonkeyPatch.context() as patch:
@@ -114,15 +115,15 @@ def test_a_server_may_say_anything(
             stream.open(threading.Event())
         except ProbeError:
             assert wire.closed
-            assert wire.sent == b"", "nothing is said to a server that is not rtl_tcp"
+            assert wire.sent == b"", "no command is sent to a server that is not rtl_tcp"
             return
-    assert heard.startswith(b"RTL0")
+    assert received.startswith(b"RTL0")
     assert wire.sent == b"".join(tuning_commands(probe_settings()))
-    with pytest.raises(ProbeError):  # sooner or later: it hangs up, or falls silent
+    with pytest.raises(ProbeError):  # the server disconnects or becomes silent
         stream.read(ring, threading.Event())
     stream.close()
     assert wire.closed
-    assert ring._count <= len(heard) // 2
+    assert ring.count <= len(received) // 2
 
 
 delays = st.one_of(st.just(0.0), st.floats(0.0, 0.02), st.floats(-2.0, 5.0))
@@ -133,10 +134,10 @@ delays = st.one_of(st.just(0.0), st.floats(0.0, 0.02), st.floats(-2.0, 5.0))
     st.lists(st.tuples(st.integers(0, 300), delays, st.booleans()), min_size=1, max_size=60),
     st.lists(st.tuples(st.floats(-0.2, 1.0), st.floats(0.0, 0.5)), min_size=1, max_size=8),
 )
-def test_a_window_is_whole_in_order_and_of_its_length_or_there_is_none(
+def test_a_window_is_complete_and_in_order_or_has_no_samples(
     blocks: list[tuple[int, float, bool]], wanted: list[tuple[float, float]]
 ) -> None:
-    """Arrivals may jump to and fro: the ring stays within its memory and never makes things up."""
+    """Arrival times can jump: the ring stays within its memory and invents no samples."""
     ring = IQRing(RATE, capacity_s=0.7, tolerance_s=0.01, settling_s=0.1, dtype=np.float64)
     taken, now = 0, 0.0
 
@@ -144,7 +145,8 @@ def test_a_window_is_whole_in_order_and_of_its_length_or_there_is_none(
         nonlocal taken, now
         now += size / RATE
         rows = np.arange(taken, taken + size, dtype=float)[:, None] * [1.0, 1.0]
-        ring.append(rows, now + delay_s)
+        with contextlib.suppress(ProbeError):
+            ring.append(rows, now + delay_s)
         taken += size
 
     def check(age_s: float, length_s: float) -> bool:
@@ -165,10 +167,10 @@ def test_a_window_is_whole_in_order_and_of_its_length_or_there_is_none(
         for age_s, length_s in wanted:
             check(age_s, length_s)
     ring.restart("gap", now, reopened=True)
-    for _ in range(73):  # a rate that was wrong is believed only after 5 s
+    for _ in range(73):  # a rate that was wrong is trusted again after 5 s
         append(100, 0.0)
     assert check(0.25, 0.2)
-    assert check(0.4, 0.2), "across the end of the ring's memory, 0.3 s ago"
+    assert check(0.4, 0.2), "across the end of the memory, 0.3 s ago"
 
 
 @pytest.mark.fault("arbitrary-radio-bytes")
@@ -189,13 +191,13 @@ def test_any_bytes_have_a_power_and_a_reward(data: bytes, repeat: int) -> None:
 
 @pytest.mark.fault("stream-cut-within-sample")
 @given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=40))
-def test_the_cut_of_the_stream_does_not_matter(cut: list[bytes]) -> None:
+def test_the_segmentation_of_the_stream_has_no_effect(cut: list[bytes]) -> None:
     got: list[Any] = []
 
     class Collecting(IQRing):
-        def append(self, block: Any, arrival_s: float) -> bool:
+        def append(self, block: Any, arrival_s: float) -> None:
             got.append(block.copy())
-            return super().append(block, arrival_s)
+            super().append(block, arrival_s)
 
     clock = StepClock()
     stream = RtlTcpStream(probe_settings(), clock)

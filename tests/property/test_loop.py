@@ -1,4 +1,4 @@
-"""The whole loop against a bench and a policy that do anything at all."""
+"""The whole loop with a bench and a policy that do anything at all."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ ODD = [nan, inf, -inf, 1e308, -1e308, 1e9, -1e9, 0.0, -0.0, 6.0, 6.0000001, -1e-
 
 @pytest.fixture(scope="module", autouse=True)
 def _endless_patience() -> Iterator[None]:
-    """Here a stage may be lost as often as chance will have it."""
+    """Here a stage may be lost any number of times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("macontrol.controller.runtime.recovery._OFTEN_WITHIN_S", 0.0)
         yield
 
 
 class Chaos:
-    """Strikes at random: a clock that stalls, a stage that lies, a probe and a policy gone mad."""
+    """Random faults: a clock that stalls, a stage, a probe and a policy with wrong results."""
 
     def __init__(self, rng: Random, rate: float, config: Config) -> None:
         self.rng, self.rate = rng, rate
@@ -97,7 +97,7 @@ class ChaoticStage(ScriptedStage):
 
 
 class MovesInSlots:
-    """Counts the moves that the stage is sent in each slot; an approach is outside the slots."""
+    """Counts the commands to the stage in each slot; an approach is outside the slots."""
 
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
@@ -111,10 +111,11 @@ class MovesInSlots:
     def leave_out(self, approach: Approach) -> None:
         run = approach.run
 
-        def run_outside(wanted_mm: float, is_stopped: Callable[[], bool]) -> None:
+        def run_outside(position: float) -> float:
             self._in_slot = False
-            run(wanted_mm, is_stopped)
+            reported = run(position)
             self._in_slot = True
+            return reported
 
         setattr(approach, "run", run_outside)  # noqa: B010 - mypy: a method
 
@@ -158,8 +159,10 @@ class ChaoticPolicy(ScriptedPolicy):
         usual = super().decide(slot, position)
         if not self.chaos.struck():
             return usual
-        wish = rng.choice([*ODD, rng.uniform(-1, 7), position + self.stroke * rng.uniform(-2, 2)])
-        return Decision(rng.choice([wish, *ODD]), wish, rng.random() < 0.5, False, rng.choice(ODD))
+        near = position + self.stroke * rng.uniform(-2, 2)
+        wanted = rng.choice([*ODD, rng.uniform(-1, 7), near])
+        target, shortfall = rng.choice([wanted, *ODD]), rng.choice(ODD)
+        return Decision(target, wanted, rng.random() < 0.5, False, shortfall)
 
 
 @pytest.mark.fault("guard")
@@ -186,13 +189,13 @@ def test_whatever_happens(paper: Config, seed: int, rate: float, step_mm: float)
     loop = SlotLoop(config, policy, Guard(watched, **limits), probe, clock, kept)
     moves = MovesInSlots(kept)
     stage.on_move = moves.count
-    moves.leave_out(loop._approach)
+    moves.leave_out(loop._actuation._approach)
     loop.approach(3.0)
     loop.run(slots=SLOTS)
 
     tally, records = loop.tally, kept.slots
     assert watched.objections == []
-    # One record a slot, on the raster of slots, numbered by time; every other slot was missed.
+    # One record per slot, at its boundary, numbered by time; every other slot was missed.
     assert len(records) == tally.slots == SLOTS
     for before, after in pairwise(records):
         assert after.slot > before.slot
@@ -207,7 +210,7 @@ def test_whatever_happens(paper: Config, seed: int, rate: float, step_mm: float)
     run = [record.slot for record in records]
     assert sorted(run + missed) == list(range(1, SLOTS + len(missed) + 1))
     assert max(run + missed) == run[-1] or tally.late_decisions
-    # A reward or a reason; nothing is observed that is no reward; none for a slot not measured.
+    # A slot has a reward or a reason; the policy observes the rewards and nothing else.
     late = {item.slot for item in kept.late_rewards}
     for record in records:
         assert (record.reward is None) == (record.invalid is not None)
@@ -217,7 +220,7 @@ def test_whatever_happens(paper: Config, seed: int, rate: float, step_mm: float)
     observed = [slot for slot, *_ in policy.seen]
     assert sorted(observed) == sorted(measured)
     assert all(0 <= x <= 6 and abs(reward) < 1e4 for _, x, reward in policy.seen)
-    # What is counted is told, and what is told is counted.
+    # The statistics agree with the events.
     for kind, count in (
         (EventKind.REFUSED, tally.refused),
         (EventKind.STAGE_FAULT, tally.stage_faults),
@@ -230,7 +233,7 @@ def test_whatever_happens(paper: Config, seed: int, rate: float, step_mm: float)
         assert len(kept.events(kind)) == count
     if rate == 0:
         assert not kept.events()
-    # A slot sends at most one move, and its record says which; all others are approaches.
+    # A slot sends at most one command, which its record has; all others are approaches.
     assert moves.of_slots(SLOTS) == [int(record.commanded is not None) for record in records]
     if rate == 0:
-        assert moves.of_slots(SLOTS) == [0] + [1] * (SLOTS - 1)  # it stands at its start
+        assert moves.of_slots(SLOTS) == [0] + [1] * (SLOTS - 1)  # it is at its start

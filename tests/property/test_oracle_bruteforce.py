@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn) -> tuple[Config, NDArray[np.float64], list[float]]:
 def net_of_travel(
     config: Config, reward: NDArray[np.float64], path: tuple[int, ...], cost: float
 ) -> float:
-    """What a path earns, or minus infinity if it takes a step beyond the stroke."""
+    """The net reward of a path; minus infinity if a step is longer than the stroke."""
     at, total = config.physical.x_0, 0.0
     for slot, index in enumerate(path):
         step = abs(index * SPACING - at)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config
 from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.controller.policies.estimate import make_posterior
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.posterior import WindowedPosterior
-from macontrol.controller.policies.registry import make_posterior
 from support.paper_reference import covariance, posterior
 
 PAPER = load_config()

@@ -1,8 +1,9 @@
 """A radio for SoapySDR made of sound: its audio module on a PulseAudio null sink.
 
-What is played into the sink, left and right as I and Q, comes out of its monitor as the samples of
-a radio. SoapySDR's Python module belongs to the system's Python; it is lent to the interpreter of
-the tests through a folder of links, if the two fit, in processes of their own.
+The sound played into the sink, left and right as I and Q, is available at its monitor as the
+samples of a radio. The Python module of SoapySDR belongs to the system's Python. The tests run
+their own interpreter with it in separate processes, through a folder of links, if the versions
+match.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ NOISE = 1e-4
 
 
 class Player:
-    """Plays noise, and a tone of an amplitude that can be changed, into the sink.
+    """Play noise and a tone with a variable amplitude into the sink.
 
-    On a busy machine it may fall silent for a moment: what is heard is then less than what was
-    meant, but never more.
+    On a busy machine it can be silent for a moment. The measured level is then too low, but never
+    too high.
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -93,7 +94,7 @@ class Player:
 
 @contextmanager
 def sound_server(folder: Path) -> Iterator[dict[str, str]]:
-    """A sound server of one's own; what a process needs in its environment to find it."""
+    """Run a separate sound server; yield the environment of processes that use it."""
     runtime = folder / "run"
     runtime.mkdir(mode=0o700, exist_ok=True)
     server = runtime / "native"
@@ -128,7 +129,7 @@ def sound_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def lend_soapy(environment: Mapping[str, str], folder: Path, *more: Path) -> dict[str, str]:
-    """An environment whose Python finds the system's SoapySDR, and what is in more folders."""
+    """Return an environment whose Python finds the system's SoapySDR, and more folders."""
     assert EXTENSION is not None
     links = folder / "soapy"
     links.mkdir()

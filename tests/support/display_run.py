@@ -8,29 +8,42 @@ from typing import Any, cast
 import numpy as np
 
 from macontrol.config.model.grid import Grid
+from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.controller.recording.tally import Tally
-from macontrol.controller.runtime.loop import Phases
 from macontrol.display.run_state import RunFacts
+from support.sample_run import slot_record
 
 
 def played(slots: int = 3) -> Tally:
     """Three slots between 3.00 and 3.06 wavelengths, on the way to 4."""
     tally = Tally(3.0)
     for slot in range(1, slots + 1):
-        tally.slot, tally.slots = slot, tally.slots + 1
-        tally.stand_at(3.0 + 0.06 * (slot % 2), 6.0, tally.position)
-        tally.see(2.5)
-        tally.aim(4.0, 3.06, 0.0)
-        for phase in (tally.wake, tally.actuate, tally.measure, tally.decide):
-            phase.add(1e-4 * slot)
+        tally.submit(
+            slot_record(
+                slot,
+                position=3.0 + 0.06 * (slot % 2),
+                reward=2.5,
+                target=4.0,
+                next_position=3.06,
+                switched=slot == 1,
+                transit=True,
+                shortfall=0.0,
+                wake_s=1e-4 * slot,
+                actuate_s=1e-4 * slot,
+                measure_s=1e-4 * slot,
+                decide_s=1e-4 * slot,
+            )
+        )
     return tally
 
 
-def a_run(tally: Tally | None = None, *, posterior: bool = True) -> RunFacts:
+def a_run(tally: Tally | None = None, *, posterior: bool = True, activity: str = "") -> RunFacts:
     """The paper's rail at 60 mm, 5 ms slots, and an estimate that rises along the rail."""
     grid = Grid(6.0, 601)
     estimate = SimpleNamespace(grid=grid, mean=grid.points / 2, variance=np.full(601, 0.04))
-    loop = SimpleNamespace(tally=tally or played(), phases=Phases(1.1e-3, 3.4e-3, 0.5e-3))
+    loop = SimpleNamespace(
+        tally=tally or played(), timing=SlotTiming(5e-3, 1.1e-3, 4.5e-3), activity=activity
+    )
     return RunFacts(
         title="moveucb on sim",
         length=6.0,

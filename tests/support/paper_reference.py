@@ -1,8 +1,8 @@
-"""The paper written down once more, plainly and slowly, for the tests to compare against.
+"""The paper as plain and slow code, for tests to compare with.
 
-Nothing here is taken from the package but the config that holds the numbers: kernels are formulas
-of the lag, the posterior is a direct solve of equations posterior_mean and posterior_var, and the
-policies are loops that follow the text line by line.
+It uses nothing of the package except the config with the numbers. Kernels are formulas of the lag,
+the posterior is a direct solve of equations posterior_mean and posterior_var, and policies are
+loops that follow the text line by line.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def log_det_gain(k: Covariance, x: Array, *, sigma_f2: float, ridge: float) -> f
 
 @dataclass(frozen=True)
 class Run:
-    """What a policy did, slot by slot."""
+    """The run of a policy, slot by slot."""
 
     position: Array
     target: Array
@@ -138,7 +138,7 @@ def move_ucb(
     *,
     beta: float,
 ) -> Run:
-    """Algorithm 1 as printed, each switch of the ablation ladder honoured."""
+    """Algorithm 1 as printed, with each switch of the ablation ladder."""
     settings, points = config.algorithm, grid_points(config)
     window = [(float(x), float(r)) for x, r in survey]
     sigma_f2 = survey_scale(config, np.array([r for _, r in window]))
@@ -206,6 +206,6 @@ def gp_ucb(
 
 
 def nearest_if_close(points: Array, x: float) -> float:
-    """The grid point a position stands on up to rounding, or the position itself."""
+    """The grid point at a position up to rounding, or the position itself."""
     nearest = float(points[np.abs(points - x).argmin()])
     return nearest if abs(nearest - x) <= 1e-9 else x

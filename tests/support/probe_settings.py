@@ -1,4 +1,4 @@
-"""What tests of the probes share: the preset's settings, and a wait with an end."""
+"""Probe settings for tests, from a preset."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def _preset() -> dict[str, Any]:
 
 
 def probe_settings(**changes: Any) -> ProbeSettings:
-    """The settings of the paper's preset with some values changed."""
+    """Return the settings of the paper's preset with some values changed."""
     return ProbeSettings.model_validate(_preset() | changes)

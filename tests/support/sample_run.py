@@ -1,8 +1,9 @@
-"""A short run of known slots as a run file, for tests that read it, damage it, or continue it."""
+"""Records of known slots, and a short run file of them for tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,31 @@ CONFIG = load_config().replace(algorithm__window=20, physical__region_length=0.1
 SURVEY = Survey(np.linspace(0, 6, 100), np.random.default_rng(1).normal(3.0, 1.0, 100))
 LAST_START = 40 * 0.005
 BENCH = {"bench": "simulated"}
+
+
+def slot_record(slot: int = 1, **changes: Any) -> SlotRecord:
+    """A slot at 3 wavelengths without reward and motion, except for the changes."""
+    plain = SlotRecord(
+        slot=slot,
+        start_s=CLOCK + slot * 0.005,
+        position=3.0,
+        commanded=None,
+        on_time=True,
+        reward=None,
+        uncertainty=None,
+        invalid=None,
+        target=3.0,
+        next_position=3.0,
+        switched=False,
+        transit=False,
+        shortfall=None,
+        surface_movement=None,
+        wake_s=0.0,
+        actuate_s=0.0,
+        measure_s=0.0,
+        decide_s=0.0,
+    )
+    return plain._replace(**changes)
 
 
 def write_run(path: Path, slots: range, *, window: tuple[Sample, ...] = ()) -> Path:
@@ -35,25 +61,14 @@ def write_run(path: Path, slots: range, *, window: tuple[Sample, ...] = ()) -> P
     for slot in slots:
         blind = slot % 10 == 0
         file.submit(
-            SlotRecord(
-                slot=slot,
-                start_s=CLOCK + slot * 0.005,
+            slot_record(
+                slot,
                 position=slot / 100,
-                commanded=None,
-                on_time=True,
                 reward=None if blind else slot / 7,
-                uncertainty=None,
                 invalid="gap" if blind else None,
                 target=4.0,
                 next_position=slot / 100 + 0.01,
-                switched=False,
                 transit=True,
-                shortfall=None,
-                surface_movement=None,
-                wake_s=0.0,
-                actuate_s=0.0,
-                measure_s=0.0,
-                decide_s=0.0,
             )
         )
     if 30 in slots:

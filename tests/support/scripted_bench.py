@@ -1,4 +1,4 @@
-"""A bench that does what a test's script says: clock, stage, probe and policy for the slot loop."""
+"""A scripted bench for the slot loop: clock, stage, probe and policy."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DecideScript = Callable[["ScriptedPolicy", int, float], float | Decision]
 
 
 class ScriptedClock(VirtualClock):
-    """A virtual clock that can be made to lose time, as a busy or suspended process does."""
+    """A virtual clock that can lose time, like a busy or suspended process."""
 
     def __init__(self) -> None:
         super().__init__(1000.0)
         self.stalls: dict[float, float] = {}
-        """From when on, and for how long (s); each strikes at the first wait that ends later."""
+        """When, and for how long (s); each takes effect at the first wait that ends later."""
 
     def lose(self, seconds: float) -> None:
         self._now += seconds
@@ -46,9 +46,9 @@ class ScriptedClock(VirtualClock):
 
 
 class ScriptedStage:
-    """Arrives half a millisecond after a command, unless `moves` has another way for that call.
+    """Arrives half a millisecond after a command, unless `moves` has a script for that call.
 
-    A script returns the arrival, or None to go on as usual. `arrives_s` may be put off.
+    A script returns the arrival, or None to continue as usual. It may delay `arrives_s`.
     """
 
     def __init__(self, clock: ScriptedClock, description: StageDescription, position_mm: float):
@@ -64,7 +64,7 @@ class ScriptedStage:
         self.stopped = 0
         self.recoveries = 0
         self.recovery_s = 0.0
-        self.vain_recoveries = 0
+        self.failing_recoveries = 0
         self.recovery_fault = StageError("still lost")
         self.homing_due_s = inf
         self._from_mm = position_mm
@@ -100,8 +100,8 @@ class ScriptedStage:
         for _ in range(10):
             self.clock.lose(self.recovery_s / 10)
             if not keep_on():
-                raise StageError("told to stop")
-        if self.recoveries <= self.vain_recoveries:
+                raise StageError("stopped")
+        if self.recoveries <= self.failing_recoveries:
             raise self.recovery_fault
         self.homing_due_s, self.position_mm, self.arrives_s = inf, 0.0, -1.0
 
@@ -113,7 +113,7 @@ class ScriptedStage:
 
 
 class ScriptedProbe:
-    """Sees a reward that tells its slot: slot / 1000. `collects` may change what a call yields."""
+    """Measures the reward slot / 1000. `collects` may change what a call returns."""
 
     def __init__(self, clock: ScriptedClock) -> None:
         self.clock = clock
@@ -134,11 +134,11 @@ class ScriptedProbe:
         return ready if script is None else script(self, ready)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 class ScriptedPolicy:
-    """Walks to and fro by whole strokes, unless `decides` has something else for that slot."""
+    """Moves one stroke to and fro, unless `decides` has a script for that slot."""
 
     def __init__(self, config: Config, clock: ScriptedClock) -> None:
         self.start_position = config.physical.x_0
@@ -149,7 +149,7 @@ class ScriptedPolicy:
         self.seen: list[tuple[int, float, float]] = []
 
     def resume(self, target: float) -> None:
-        """It has no target."""
+        """This policy has no target."""
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         self.seen.append((slot, position, reward))
@@ -159,15 +159,17 @@ class ScriptedPolicy:
 
     def decide(self, slot: int, position: float) -> Decision:
         if slot in self.decides:
-            wish = self.decides[slot](self, slot, position)
-            return wish if isinstance(wish, Decision) else Decision(wish, wish, False, False, nan)
-        wish = position + (self.stroke if slot % 2 else -self.stroke)
-        wish = min(max(wish, 0.0), self.length)
-        return Decision(wish, wish, True, False, nan)
+            wanted = self.decides[slot](self, slot, position)
+            if isinstance(wanted, Decision):
+                return wanted
+            return Decision(wanted, wanted, False, False, nan)
+        wanted = position + (self.stroke if slot % 2 else -self.stroke)
+        wanted = min(max(wanted, 0.0), self.length)
+        return Decision(wanted, wanted, True, False, nan)
 
 
 class Kept(Recorder):
-    """Keeps all records in a list."""
+    """Stores all records in a list."""
 
     def __init__(self) -> None:
         self.items: list[SlotRecord | Event | LateReward] = []
@@ -194,7 +196,7 @@ class Kept(Recorder):
 
 
 class ScriptedBench:
-    """Everything a slot loop needs, at hand for a test. Positions are in wavelengths."""
+    """Everything that a slot loop needs. Positions are in wavelengths."""
 
     def __init__(self, config: Config, *, step_mm: float = 0.0) -> None:
         self.config = config
@@ -209,15 +211,11 @@ class ScriptedBench:
         self.probe = ScriptedProbe(self.clock)
         self.policy = ScriptedPolicy(config, self.clock)
         self.kept = Kept()
-        self.guard = Guard(
-            self.stage,
-            region_mm=config.physical.region_length * self.wavelength_mm,
-            stroke_mm=self.stroke_mm,
-        )
+        self.guard = Guard.of(config, self.stage)
         self.watch(lambda tally, now: None)
 
     def watch(self, on_slot: Callable[[Tally, float], None]) -> None:
-        """Have a function called after every slot, by a loop that begins anew."""
+        """Make a new loop that calls a function after every slot."""
         self.loop = SlotLoop(
             self.config,
             self.policy,
@@ -230,7 +228,7 @@ class ScriptedBench:
         self.tally = self.loop.tally
 
     def run(self, slots: int) -> Kept:
-        """Take the starting position and run so many slots."""
+        """Go to the start position and run this many slots."""
         self.loop.approach(self.policy.start_position)
         self.loop.run(slots=slots)
         return self.kept

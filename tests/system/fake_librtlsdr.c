@@ -1,13 +1,13 @@
-/* A stand-in for librtlsdr, for tests of the rtl_tcp client against the real rtl_tcp server.
+/* A stand-in for librtlsdr, for tests of the rtl_tcp client with the real rtl_tcp server.
  *
- * It has the functions that rtl_tcp calls and no dongle. Samples come in real time, in blocks of the
- * real library's size: a tone at a quarter of the sample rate whose amplitude alternates with the
- * monotonic clock, high in even periods and low in odd ones, sample by sample, in some noise. So a
- * client on the same machine knows what it should see at every moment.
+ * It has the functions that rtl_tcp calls, and no dongle. Samples arrive in real time, in blocks of
+ * the same size as from the real library: noise and a tone at a quarter of the sample rate. The
+ * amplitude of the tone alternates with the monotonic clock, high in even periods and low in odd
+ * ones, so that a client on the same machine knows the level at any time.
  *
- * Environment: FAKE_PERIOD_MS   how long a level lasts (100)
- *              FAKE_QUIET_S     no tone for so long after the first client has come (0)
- *              FAKE_LOSE_MS     once, 3 s after the first client has come, lose so much (0)
+ * Environment: FAKE_PERIOD_MS   duration of a level (100)
+ *              FAKE_QUIET_S     time without a tone after the first client connects (0)
+ *              FAKE_LOSE_MS     samples lost once, 3 s after the first client connects (0)
  */
 #include <errno.h>
 #include <stdint.h>
@@ -53,11 +53,11 @@ static uint32_t random_bits(void) {
     return state;
 }
 
-/* One byte: the level, a half to make 127.5 the middle, and noise of -2 to 2 from four coins. */
+/* One byte: the level, one half so that 127.5 is the centre, and noise of -2 to 2 from four bits. */
 static unsigned char byte_of(int level) {
     uint32_t bits = random_bits() >> 8;
-    int coins = (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1) - 2;
-    return (unsigned char)(127 + level + coins + (bits >> 4 & 1));
+    int noise = (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1) - 2;
+    return (unsigned char)(127 + level + noise + (bits >> 4 & 1));
 }
 
 int rtlsdr_read_async(rtlsdr_dev_t *device, callback_t callback, void *context,
@@ -150,7 +150,7 @@ int rtlsdr_get_tuner_type(rtlsdr_dev_t *device) {
     return 5; /* R820T */
 }
 
-/* Obeyed without an effect; rtl_tcp tells of each on its standard output. */
+/* Accepted without effect; rtl_tcp prints each of them on its standard output. */
 #define ACCEPT(name, ...) \
     int name(rtlsdr_dev_t *device, ##__VA_ARGS__) { return device ? 0 : -1; }
 ACCEPT(rtlsdr_reset_buffer)

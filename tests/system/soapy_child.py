@@ -1,14 +1,12 @@
-"""Measures through SoapySDR what the test plays; run by test_soapy_audio in a process of its own.
+"""Measure through SoapySDR what the test plays; test_soapy_audio runs this as a process.
 
-For each line on standard input it does what the line says and answers with a line of JSON.
+Each line on standard input is a command. The answer is a line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import threading
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -16,8 +14,8 @@ from macontrol.config.model.errors import ProbeError
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Measurement
 from macontrol.hal.probes.sdr.probe import SdrProbe
-from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.soapy.stream import SoapyStream
+from support.delayed_reader import delayed_reader
 from support.probe_settings import probe_settings, wait_until
 
 SLOT_S = 0.2
@@ -31,25 +29,12 @@ def measure(probe: SdrProbe, clock: WallClock, slots: int) -> list[Measurement]:
         clock.sleep_until(start + SLOT_S)
         found += probe.collect(start + SLOT_S)
 
-    def all_in() -> bool:
+    def are_complete() -> bool:
         found.extend(probe.collect(0.0))
         return len(found) >= slots
 
-    wait_until(all_in)
+    wait_until(are_complete)
     return found
-
-
-def hold_up_the_reader(seconds: float) -> None:
-    append, held = IQRing.append, threading.Event()
-
-    def slow(ring: IQRing, block: Any, arrival_s: float) -> bool:
-        if not held.is_set():
-            held.set()
-            time.sleep(seconds)
-        return append(ring, block, arrival_s)
-
-    IQRing.append = slow  # type: ignore[method-assign, assignment]
-    held.wait(10.0)
 
 
 def main() -> None:
@@ -78,10 +63,11 @@ def main() -> None:
                 found = measure(probe, clock, int(value))
                 answer = {"rewards": [asdict(m) for m in found]}
                 answer["lateness_s"] = probe.health().lateness_s
-            elif command == "hold":
-                hold_up_the_reader(float(value))
+            elif command == "delay-reader":
+                with delayed_reader(float(value), clock) as delayed:
+                    delayed.wait(10.0)
                 wait_until(lambda: "overflow" in probe.health().breaks, 15.0)
-                answer = {"breaks": probe.health().breaks}
+                answer = {"breaks": dict(probe.health().breaks)}
             elif command == "await-fault":
                 wait_until(lambda: bool(probe.health().fault), float(value))
                 answer = {"fault": probe.health().fault}

@@ -20,8 +20,8 @@ import serial
 
 from macontrol.cli import main
 from macontrol.config import load_config
-from macontrol.controller.host.devices import Access
 from macontrol.controller.host.instance import InstanceLock
+from macontrol.controller.host.processes import Access
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import VirtualZaber
@@ -336,7 +336,7 @@ class TestRadio:
     def test_no_server_at_the_address(self, check: Check) -> None:
         report = check(*NO_STAGE, *NO_RADIO)
         assert report.failed(*RADIO) == ["radio"]
-        assert "nothing listens there; start rtl_tcp" in report.text_of("radio")
+        assert "no server listens at this address; start rtl_tcp" in report.text_of("radio")
 
     @pytest.mark.fault("radio-busy")
     def test_a_busy_server_and_its_client(self, check: Check, closing: ExitStack) -> None:
@@ -376,7 +376,7 @@ class TestRadio:
         made.header = b"SSH-2.0-Open"
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{made.address}")
         assert report.failed(*RADIO) == ["radio"]
-        assert "this is not rtl_tcp" in report.text_of("radio")
+        assert "is not rtl_tcp" in report.text_of("radio")
 
     @pytest.mark.fault("radio-silent")
     def test_a_server_that_sends_no_samples(self, check: Check, closing: ExitStack) -> None:
@@ -403,7 +403,7 @@ class TestRadio:
         thread.join()
         assert report.code == 69
         assert report.failed(*RADIO) == ["sample rate", "noise floor"]
-        assert "nothing listens there" in report.text_of("sample rate")
+        assert "no server listens" in report.text_of("sample rate")
 
     def test_a_radio_that_is_overdriven(self, check: Check, closing: ExitStack) -> None:
         report = check(*NO_STAGE, "--probe", f"rtl_tcp://{radio(closing, power=9.0).address}")

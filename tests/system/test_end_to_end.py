@@ -1,6 +1,6 @@
-"""`macontrol bench end-to-end`, for some slots: what it tells, and that it leaves nothing behind.
+"""`macontrol bench end-to-end` for a few slots: its output, and that it leaves nothing behind.
 
-Whether slots are late is not tested here: test machines are busy.
+Whether slots are late is not tested, because test machines are busy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from macontrol.commands.bench_end_to_end import bars_of
 pytestmark = pytest.mark.any_user
 
 COMMAND = [sys.executable, "-m", "macontrol", "bench", "end-to-end"]
-# More time to move than the preset has, and less rail to walk.
+# More time to move than the preset has, and a shorter rail.
 QUICK = ["physical.actuation_time_s=0.16", "physical.slot_duration_s=0.3"]
 QUICK += ["physical.region_length=0.5", "survey.samples=5"]
 SETTINGS = [word for setting in QUICK for word in ("--set", setting)]
@@ -31,7 +31,7 @@ SETTINGS = [word for setting in QUICK for word in ("--set", setting)]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a short name, whatever the user's: the path of a socket has 107 bytes."""
+    """A folder with a short name, because the path of a socket has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="e2e-") as name:
         yield Path(name)
 
@@ -40,18 +40,18 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(folder)}
 
 
-def test_the_daemon_on_the_virtual_bench_meets_the_simulated_world(folder: Path) -> None:
+def test_the_virtual_bench_has_the_world_of_the_simulated_bench(folder: Path) -> None:
     kept = folder / "kept"
     command = [*COMMAND, "--seeds", "3", "--slots", "24", "--json", "--keep", str(kept), *SETTINGS]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=_environment(folder)
     )
     assert done.returncode in (0, 1), done.stderr
-    told = json.loads(done.stdout)
-    (seed,) = told["seeds"]
+    found = json.loads(done.stdout)
+    (seed,) = found["seeds"]
     assert (seed["seed"], seed["slots"]) == (3, 24)
-    assert len(told["bars"]) == 4
-    # The same world in the same slot, noise and all: else they would be tenths apart.
+    assert len(found["bars"]) == 4
+    # In different worlds, slots or noise the rewards would differ by tenths.
     assert abs(seed["probe_bias"]) < 0.02
     assert seed["probe_error"] < 0.05
     assert 0 < seed["fixed"] <= 3
@@ -78,7 +78,7 @@ def test_an_interruption_ends_all_that_was_started(folder: Path) -> None:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=40)
             assert process.returncode == 130
-            with pytest.raises(ProcessLookupError):  # nobody is left of its group
+            with pytest.raises(ProcessLookupError):  # no process of its group is left
                 os.killpg(process.pid, 0)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
@@ -86,7 +86,7 @@ def test_an_interruption_ends_all_that_was_started(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_config_that_cannot_run_is_told_by_the_process_that_refuses_it(folder: Path) -> None:
+def test_the_refusal_of_a_config_by_a_child_is_shown(folder: Path) -> None:
     command = [*COMMAND, "--seeds", "1", "--slots", "5", *SETTINGS]
     command += ["--set", "physical.command_latency_s=0", "--set", "physical.actuation_time_s=0.045"]
     command += ["--set", "physical.acceleration_m_per_s2=9"]
@@ -97,7 +97,7 @@ def test_a_config_that_cannot_run_is_told_by_the_process_that_refuses_it(folder:
     assert "physical.actuation_time_s" in done.stderr
 
 
-def test_bars_are_about_the_mean_of_rewards_and_the_worst_of_seeds() -> None:
+def test_bars_use_the_mean_reward_and_the_worst_seed() -> None:
     good = Comparison(
         seed=1, slots=2000, late=3, late_rewards=1900, without_reward=3, faults=0,
         serial=2.0, sim=1.95, fixed=1.0, lateness=0.0, chance=0.01,
@@ -108,6 +108,6 @@ def test_bars_are_about_the_mean_of_rewards_and_the_worst_of_seeds() -> None:
     assert [bar.holds for bar in bars_of([good, late])] == [False, True, True, True]
     poor = Comparison(**{**vars(good), "serial": 1.0, "probe_bias": -0.02})
     assert [bar.holds for bar in bars_of([poor])] == [True, False, False, False]
-    # Seven percent less on one seed, and nothing on the other, is within five.
+    # Seven percent less on one of two seeds is within five percent on average.
     unlucky = Comparison(**{**vars(good), "serial": 1.81})
     assert [bar.holds for bar in bars_of([good, unlucky])] == [True] * 4

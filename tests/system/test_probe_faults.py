@@ -226,7 +226,7 @@ def test_a_run_survives_its_radio_and_every_reward_is_of_its_own_slot(
     assert any(e.detail == "gap" and e.slot < drop for e in run.events), "of the lost samples"
     assert slots["late"].any(), "some came after their slots"
     faults = [event.detail for event in run.events if event.kind is EventKind.PROBE_FAULT]
-    assert any(f"rtl_tcp://{radio.address}: the server hung up" in fault for fault in faults)
+    assert any(f"rtl_tcp://{radio.address}: the server disconnected" in fault for fault in faults)
     assert any(event.kind is EventKind.RECOVERY for event in run.events)
     assert radio.clients == 2
 
@@ -241,9 +241,9 @@ def test_a_radio_that_never_comes_back_ends_the_run_with_the_cause_and_the_stage
     run, errors = controller.follow((1.0, radio.close))
     assert controller.process.returncode == 69
     assert "the probe has failed for " in errors
-    assert f"rtl_tcp://{address}: nothing listens there; start rtl_tcp" in errors
+    assert f"rtl_tcp://{address}: no server listens at this address; start rtl_tcp" in errors
     assert run.events[-1].kind is EventKind.STOP
-    assert "nothing listens there" in run.events[-1].detail
+    assert "no server listens" in run.events[-1].detail
     first = next(e.slot for e in run.events if e.kind is EventKind.PROBE_FAULT)
     assert not np.isfinite(run.slots["reward"][run.slots["slot"] > first]).any()
     stands_at = stage.position_at(time.monotonic())
@@ -260,7 +260,7 @@ def test_a_radio_that_is_not_there_is_named_with_its_address(
     controller = Controller(tmp_path, stage, address)
     _, errors = controller.process.communicate(timeout=60)
     assert controller.process.returncode == 69
-    assert f"rtl_tcp://{address}: nothing listens there; start rtl_tcp" in errors
+    assert f"rtl_tcp://{address}: no server listens at this address; start rtl_tcp" in errors
     assert not controller.file.exists()
 
 

@@ -1,6 +1,6 @@
-"""The client against Debian's real rtl_tcp server: its greeting, queues, blocks and manners.
+"""The client with Debian's real rtl_tcp server: its header, queues, blocks and behaviour.
 
-Only the library below the server is ours (fake_librtlsdr.c): levels that alternate with the
+Only the library below the server is replaced (fake_librtlsdr.c). Its levels alternate with the
 monotonic clock, so that the time of every sample can be checked.
 """
 
@@ -29,6 +29,7 @@ from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
 from macontrol.hal.probes.sdr.power import to_complex
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
+from support.delayed_reader import delayed_reader
 from support.probe_settings import probe_settings, wait_until
 
 pytestmark = [
@@ -41,7 +42,7 @@ pytestmark = [
 PERIOD_S = 0.25
 RATE = 2.048e6
 SHARE = 0.8
-# As in fake_librtlsdr.c: amplitudes, and the variance of its noise in I and Q, in steps of a byte.
+# As in fake_librtlsdr.c: amplitudes, and the variance of its noise in I and Q, in byte steps.
 HIGH, LOW, NOISE = 32.0, 8.0, 2 * (1.0 + 0.25)
 
 
@@ -84,7 +85,7 @@ class Server:
         wait_until(self._is_listening)
 
     def _is_listening(self) -> bool:
-        """Whether it accepts connections, which it says just before it does so."""
+        """Whether it accepts connections; its message appears a moment earlier."""
         table = Path("/proc/net/tcp").read_text().splitlines()[1:]
         return any(
             row.split()[1].endswith(f":{self.port:04X}") and row.split()[3] == "0A" for row in table
@@ -96,7 +97,7 @@ class Server:
             self.lines.append(line.strip())
 
     def kill(self) -> None:
-        """End it; a SIGTERM only makes this server drop its client."""
+        """End the server; SIGTERM only makes it drop its client."""
         self.process.kill()
         self.process.wait(10.0)
         self._reader.join(10.0)
@@ -113,7 +114,7 @@ def server(library: Path) -> Iterator[Server]:
 
 
 class Client:
-    """A probe that measures slots of the server's levels, one level a slot."""
+    """A probe that measures the levels of the server, one level per slot."""
 
     def __init__(self, address: str, **changes: Any) -> None:
         settings = probe_settings(
@@ -149,7 +150,7 @@ class Client:
         except ProbeError as fault:
             self.faults.append(str(fault))
 
-    def check_valid_ones(self, floor: float) -> None:
+    def check_valid_rewards(self, floor: float) -> None:
         for measurement in self.found:
             if measurement.valid:
                 power = (self.levels[measurement.slot] ** 2 + NOISE) / 127.5**2
@@ -166,27 +167,27 @@ def test_rewards_and_noise_floor_through_the_real_server(library: Path) -> None:
         assert floor.power == pytest.approx(NOISE / 127.5**2, rel=0.02)
         time.sleep(2.0)
         client.run_until_valid(8)
-        client.check_valid_ones(floor.power)
+        client.check_valid_rewards(floor.power)
         health = client.probe.health()
         print(f"lateness {health.lateness_s * 1e3:.1f} ms; slots late {client.collected_late}")
-        assert max(client.collected_late) >= 1  # 64 ms blocks: late by design
+        assert max(client.collected_late) >= 1  # blocks of 64 ms
         assert health.measured_rate_hz == pytest.approx(RATE, rel=0.03)
         client.probe.close()
-        told = (
+        commands = (
             "set sample rate 2048000",
             "set freq 433670000",
             "set agc mode 0",
             "set gain mode 1",
-            "set gain 200",  # which a tuner takes only in the manual mode
+            "set gain 200",  # accepted only in manual mode
         )
-        assert [line for line in server.lines if line in told] == list(told)
+        assert [line for line in server.lines if line in commands] == list(commands)
     finally:
         server.kill()
 
 
 @pytest.mark.fault("sample-time")
-def test_the_samples_are_stamped_with_the_time_they_were_taken(server: Server) -> None:
-    """Each change of level is at a known moment: how far off are the stamps?"""
+def test_the_time_stamps_of_samples_are_right(server: Server) -> None:
+    """The level changes at known times, which are compared with the stamps."""
     settings = probe_settings(address=server.address)
     stream, ring = (
         RtlTcpStream(settings, WallClock()),
@@ -219,7 +220,7 @@ def test_the_samples_are_stamped_with_the_time_they_were_taken(server: Server) -
 
 
 @pytest.mark.fault("radio-busy")
-def test_a_second_client_is_told_that_the_server_is_busy(server: Server) -> None:
+def test_the_server_is_busy_for_a_second_client(server: Server) -> None:
     first = Client(server.address)
     settings = probe_settings(address=server.address, connect_timeout_s=1.0)
     with pytest.raises(ProbeError, match="busy with another client"):
@@ -229,31 +230,22 @@ def test_a_second_client_is_told_that_the_server_is_busy(server: Server) -> None
 
 
 @pytest.mark.fault("reader-stalls")
-def test_a_reader_held_up_for_two_seconds_reads_nothing_stale_as_fresh(server: Server) -> None:
+def test_a_reader_delayed_by_two_seconds_does_not_stamp_old_samples_as_recent(
+    server: Server,
+) -> None:
     client = Client(server.address)
     client.run_until_valid(2)
-    append = IQRing.append
-    held = threading.Event()
-
-    def slow(ring: IQRing, block: Any, arrival_s: float) -> bool:
-        if not held.is_set():
-            held.set()
-            time.sleep(2.0)
-            arrival_s = client.clock.now()
-        return append(ring, block, arrival_s)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(IQRing, "append", slow)
+    with delayed_reader(2.0, client.clock) as delayed:
         for _ in range(10):
             client.run_slot()
-    assert held.is_set()
+    assert delayed.is_set()
     client.run_until_valid(4)
-    client.check_valid_ones(10**-3.8)
+    client.check_valid_rewards(10**-3.8)
     client.probe.close()
 
 
 @pytest.mark.fault("samples-lost")
-def test_lost_samples_shift_nothing(library: Path) -> None:
+def test_lost_samples_cause_no_shift(library: Path) -> None:
     server = Server(library, FAKE_LOSE_MS=70.0)
     try:
         client = Client(server.address)
@@ -262,42 +254,44 @@ def test_lost_samples_shift_nothing(library: Path) -> None:
             assert time.monotonic() < until
             client.run_slot()
         client.run_until_valid(3)
-        client.check_valid_ones(10**-3.8)
+        client.check_valid_rewards(10**-3.8)
         client.probe.close()
     finally:
         server.kill()
 
 
 @pytest.mark.fault("radio-header-slow", "radio-drops-client")
-def test_a_server_that_drops_its_client_is_found_again(server: Server) -> None:
-    """On SIGTERM the real server drops its client, rests for 5 s, and greets again."""
+def test_a_server_that_drops_its_client_is_connected_again(server: Server) -> None:
+    """On SIGTERM the real server drops its client, waits for 5 s, and sends a header again."""
     client = Client(server.address)
     client.run_until_valid(1)
     dropped = time.monotonic()
-    rtl_tcp = server.process  # stdbuf has become rtl_tcp
+    rtl_tcp = server.process  # stdbuf is replaced by rtl_tcp
     rtl_tcp.send_signal(signal.SIGTERM)
     wait_until(lambda: bool(client.probe.health().fault))
     with suppress(ProbeError):
         client.probe.collect(0.0)
     wait_until(lambda: not client.probe.health().fault)
-    print(f"greeted again, and settled, after {time.monotonic() - dropped:.1f} s")
-    assert time.monotonic() - dropped > 4.0, "it no longer rests; see probe.connect_timeout_s"
+    print(f"connected and settled again after {time.monotonic() - dropped:.1f} s")
+    assert time.monotonic() - dropped > 4.0, "it no longer waits; see probe.connect_timeout_s"
     client.run_until_valid(2)
-    client.check_valid_ones(10**-3.8)
+    client.check_valid_rewards(10**-3.8)
     client.probe.close()
 
 
 @pytest.mark.fault("radio-restarts")
-def test_a_server_that_dies_is_told_and_found_again_when_restarted(server: Server) -> None:
+def test_a_server_that_ends_is_reported_and_connected_again_after_its_restart(
+    server: Server,
+) -> None:
     client = Client(server.address)
     client.run_until_valid(1)
     server.kill()
-    wait_until(lambda: "nothing listens there" in client.probe.health().fault)
+    wait_until(lambda: "no server listens" in client.probe.health().fault)
     for _ in range(2):
         client.run_slot()
     assert client.faults
     server.start()
     wait_until(lambda: not client.probe.health().fault)
     client.run_until_valid(2)
-    client.check_valid_ones(10**-3.8)
+    client.check_valid_rewards(10**-3.8)
     client.probe.close()

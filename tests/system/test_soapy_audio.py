@@ -1,4 +1,4 @@
-"""The Soapy probe on a real SoapySDR: its audio module on a PulseAudio null sink."""
+"""The Soapy probe on a real SoapySDR, with its audio module on a PulseAudio null sink."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.any_user, *needs_sound]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What a process needs to find a sound server of its own."""
+    """The environment of a process that uses a separate sound server."""
     with sound_server(tmp_path) as environment:
         yield environment
 
@@ -44,7 +44,7 @@ class Child:
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         for line in self.process.stdout:
-            if line.startswith("{"):  # the libraries print, too
+            if line.startswith("{"):  # the libraries print too
                 return json.loads(line)
         raise AssertionError(f"no answer to {command!r}: it ended with {self.process.wait(10.0)}")
 
@@ -61,7 +61,7 @@ class Child:
 
 
 def noise_floor(child: Child) -> float:
-    """The noise floor in dBFS: on a busy machine samples can be lost while it is measured."""
+    """Return the noise floor in dBFS; on a busy machine samples can be lost meanwhile."""
     for _ in range(10):
         answer = child.ask("floor 1.0")
         print(answer)
@@ -71,7 +71,7 @@ def noise_floor(child: Child) -> float:
 
 
 def valid_rewards(child: Child) -> list[float]:
-    """The valid rewards of five slots: none while the probe has no samples and opens its radio."""
+    """Return the valid rewards of five slots; empty while the probe opens its radio again."""
     answer = child.ask("measure 5")
     print(answer)
     return [m["reward"] for m in answer.get("rewards", []) if m["valid"]]
@@ -94,10 +94,10 @@ def test_levels_noise_floor_and_overflow_through_a_real_soapysdr(
                 if sum(abs(reward - expected) < 0.3 for reward in rewards) >= 3:
                     break
             else:
-                raise AssertionError(f"{expected} is played and not measured")
-        held = child.ask("hold 3.0")
-        print(held)
-        assert "overflow" in held["breaks"]
+                raise AssertionError(f"a reward of {expected} is played but not measured")
+        delayed = child.ask("delay-reader 3.0")
+        print(delayed)
+        assert "overflow" in delayed["breaks"]
         assert any(valid_rewards(child) for _ in range(20))
         child.ask("close")
     finally:
@@ -106,7 +106,7 @@ def test_levels_noise_floor_and_overflow_through_a_real_soapysdr(
 
 
 @pytest.mark.fault("stream-breaks-repeatedly")
-def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
+def test_a_radio_that_disappears_is_reported_and_opened_again(tmp_path: Path) -> None:
     """Without its sound server the module reports overflows without end."""
     with sound_server(tmp_path) as environment:
         player, child = Player(environment), Child(tmp_path, environment)
@@ -114,8 +114,7 @@ def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
         noise_floor(child)
     try:
         player.close()
-        told = child.ask("await-fault 30")
-        print(told)
+        print(child.ask("await-fault 30"))
         with sound_server(tmp_path) as environment:
             player = Player(environment)
             player.amplitude = 0.02
@@ -128,7 +127,7 @@ def test_a_radio_that_vanishes_is_told_and_found_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("soapy-no-such-radio")
-def test_without_a_sound_server_the_radio_is_told_to_be_missing(tmp_path: Path) -> None:
+def test_without_a_sound_server_the_radio_is_missing(tmp_path: Path) -> None:
     nowhere = os.environ | {"PULSE_SERVER": f"unix:{tmp_path}/none", "HOME": str(tmp_path)}
     child = Child(tmp_path, nowhere | {"XDG_RUNTIME_DIR": str(tmp_path)})
     try:

@@ -1,7 +1,7 @@
 """The daemon with a radio behind SoapySDR: whole processes, a pseudo-terminal and a sound server.
 
-The stage is emulated and does not change what is heard: the level is played, and changes on the
-way, so that the rewards of the slots before and after can be told from each other.
+The stage is emulated and has no effect on the level. The played level changes during the run, so
+that the rewards before and after differ.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.any_user, pytest.mark.timeout(300), *needs_sound]
 
 SLOT_S, ACTUATION_S = 0.25, 0.13
 LOUD, FAINT = 0.1, 0.02
-# So many slots with a reward are waited for, at either level.
+# The number of slots with a reward at each level.
 ENOUGH = 14
-# What was played is heard after its buffers; around a change both levels are in a slot.
+# Buffers delay the played level; around a change both levels are in a slot.
 CHANGE_S = (-0.5, 2.0)
 BENCH = ["--backend", "serial", "--preset", "lab-2g4-grbl", "--probe", "soapy:driver=audio"]
 SETTINGS = {
@@ -51,7 +51,7 @@ SETTINGS = {
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    # Locks of its own: names of pseudo-terminals are used again, by other tests' stages.
+    # A separate lock folder, because other tests use the same names of pseudo-terminals.
     places = {"XDG_STATE_HOME": str(tmp_path / "state"), "RUNTIME_DIRECTORY": str(tmp_path)}
     with sound_server(tmp_path) as server:
         yield lend_soapy(server | places, tmp_path)
@@ -70,9 +70,9 @@ def macontrol(*words: str, environment: dict[str, str]) -> subprocess.Popen[str]
 
 
 def follow(process: subprocess.Popen[str], player: Player, file: Path) -> tuple[float, float]:
-    """Switch the transmitter on when it is asked for, and to faint in the middle of the run.
+    """Switch the transmitter on when requested, and to faint in the middle of the run.
 
-    The noise floor that it measured, and when the transmitter became faint.
+    Return the measured noise floor, and when the transmitter became faint.
     """
     assert process.stdout is not None
     floor, faint_at_s = nan, [nan]
@@ -100,18 +100,18 @@ def follow(process: subprocess.Popen[str], player: Player, file: Path) -> tuple[
     return floor, faint_at_s[0]
 
 
-def await_rewards(file: Path, is_meant: Callable[[Any], Any]) -> None:
-    """Wait until enough slots have a reward, of those that are meant by when they began."""
+def await_rewards(file: Path, is_selected: Callable[[Any], Any]) -> None:
+    """Wait until enough of the slots with a selected start time have a reward."""
 
-    def are_in() -> bool:
+    def are_complete() -> bool:
         slots = read_run(file).slots
-        return int(np.isfinite(slots["reward"][is_meant(slots["start_s"])]).sum()) >= ENOUGH
+        return int(np.isfinite(slots["reward"][is_selected(slots["start_s"])]).sum()) >= ENOUGH
 
-    wait_until(are_in, every_s=0.2)
+    wait_until(are_complete, every_s=0.2)
 
 
 @pytest.mark.fault("soapy-level")
-def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
+def test_a_run_with_a_soapy_radio_records_the_played_rewards(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     player, file = Player(environment), tmp_path / "run.sqlite"
@@ -134,28 +134,31 @@ def test_a_run_with_a_soapy_radio_records_the_rewards_that_were_played(
     valid = np.isfinite(slots["reward"])
     print(f"{np.count_nonzero(valid)} of {len(valid)} valid; not: {set(slots['invalid'][~valid])}")
     since = slots["start_s"] - faint_at_s
-    for amplitude, meant in ((LOUD, since < CHANGE_S[0]), (FAINT, since > CHANGE_S[1])):
-        rewards, sigma = slots["reward"][valid & meant], slots["uncertainty"][valid & meant]
+    for amplitude, selected in ((LOUD, since < CHANGE_S[0]), (FAINT, since > CHANGE_S[1])):
+        rewards, sigma = slots["reward"][valid & selected], slots["uncertainty"][valid & selected]
         expected = (1 - ACTUATION_S / SLOT_S) * log2((amplitude**2 + NOISE) / floor)
-        print(f"{amplitude}: {len(rewards)} of {np.count_nonzero(meant)}, {expected:.3f}:", rewards)
+        print(
+            f"{amplitude}: {len(rewards)} of {np.count_nonzero(selected)}, {expected:.3f}:", rewards
+        )
         assert len(rewards) >= 5
         assert rewards.max() < expected + 0.1
         right = np.abs(rewards - expected) < 0.1
-        assert np.count_nonzero(right) >= 0.7 * len(rewards), "what was played was not heard"
+        assert np.count_nonzero(right) >= 0.7 * len(rewards), "the played level was not measured"
         assert sigma.min() > 0
-        assert sigma[right].max() < 0.1
+        # It includes the spread of the noise floor, and the player can be silent for a moment.
+        assert sigma[right].max() < 0.2
 
 
 def test_the_doctor_examines_a_soapy_radio(environment: dict[str, str]) -> None:
     player = Player(environment)
     try:
         with macontrol("check", "--port", "/dev/no-such", environment=environment) as process:
-            told, errors = process.communicate(timeout=60)
+            output, errors = process.communicate(timeout=60)
     finally:
         player.close()
     assert process.returncode == 69, errors  # there is no stage
-    assert "pass  radio        soapy:driver=audio sends samples" in told
-    # A sound server on a busy machine loses samples, some or many, which is told then.
-    outcome = r"48,000 a second held|samples were lost|[\d,]+ a second come, 48,000 were asked for"
-    assert re.search(rf"sample rate  ({outcome})", told), told
-    assert re.search(r"pass  noise floor  -(39|4[01])\.\d dBFS", told)
+    assert "pass  radio        soapy:driver=audio sends samples" in output
+    # A sound server on a busy machine loses some or many samples, and the doctor reports it.
+    outcome = r"48,000 samples/s|samples were lost|[\d,]+ samples/s arrive, 48,000 were requested"
+    assert re.search(rf"sample rate  ({outcome})", output), output
+    assert re.search(r"pass  noise floor  -(39|4[01])\.\d dBFS", output)

@@ -16,7 +16,7 @@ MACONTROL = [sys.executable, "-m", "macontrol"]
 
 
 class Bench:
-    """A `macontrol virtual-bench` process, told of faults by its standard input."""
+    """A `macontrol virtual-bench` process that gets faults on its standard input."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Bench:
     def start_controller(self, *options: str) -> subprocess.Popen[str]:
         command = [*MACONTROL, "--backend", "serial", "--preset", "lab-2g4-grbl"]
         command += ["--log", "json", "--port", str(self.port), "--probe", f"rtl_tcp://{self.radio}"]
-        # More time to move than the preset has: on a busy machine the board answers late.
+        # More time to move than the preset has, because a busy machine answers late.
         command += ["--set", "physical.actuation_time_s=0.16"]
         command += ["--set", "physical.slot_duration_s=0.3"]
         command += ["--set", "physical.region_length=0.5", "--set", "survey.samples=3", *options]
@@ -100,7 +100,7 @@ def test_it_runs_and_a_reset_board_is_homed_before_it_moves_again(bench: Bench) 
 
 
 @pytest.mark.fault("homing-without-consent")
-def test_without_consent_nothing_moves(bench: Bench) -> None:
+def test_without_permission_nothing_moves(bench: Bench) -> None:
     process = bench.start_controller("--slots", "5")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 78  # a service is not restarted for it
@@ -108,7 +108,7 @@ def test_without_consent_nothing_moves(bench: Bench) -> None:
 
 
 @pytest.mark.fault("slot-plan-too-fast")
-def test_a_slot_plan_the_stage_cannot_keep_is_refused_with_one_that_it_can(bench: Bench) -> None:
+def test_an_impossible_slot_plan_is_refused_with_a_possible_one(bench: Bench) -> None:
     process = bench.start_controller(
         "--cold", "--yes", "--slots", "5", "--set", "physical.command_latency_s=0",
         "--set", "physical.actuation_time_s=0.05", "--set", "physical.acceleration_m_per_s2=9",
@@ -118,11 +118,11 @@ def test_a_slot_plan_the_stage_cannot_keep_is_refused_with_one_that_it_can(bench
     assert "physical.actuation_time_s to at least" in errors
 
 
-def test_a_fresh_survey_of_an_earlier_run_is_used_and_the_rail_is_not_walked_again(
+def test_a_fresh_survey_of_an_earlier_run_is_used_again(
     bench: Bench,
 ) -> None:
-    told = []
-    # Another policy's run cannot continue the first one, but begins with its survey.
+    details = []
+    # A run of another policy cannot continue the first one, but uses its survey.
     for policy in ("moveucb", "epsilon-greedy"):
         process = bench.start_controller(
             "--yes", "--resume", "--slots", "5", "--set", f"algorithm.policy={policy}"
@@ -131,8 +131,8 @@ def test_a_fresh_survey_of_an_earlier_run_is_used_and_the_rail_is_not_walked_aga
             events = list(_follow(process))
             errors = _pipe(process.stderr).read()
         assert process.returncode == 0, errors
-        told.append([event.get("detail", "") for event in events])
-    first, second = told
+        details.append([event.get("detail", "") for event in events])
+    first, second = details
     assert any("walking the rail, 3 positions" in detail for detail in first)
     assert any("3 samples from" in detail for detail in second)
     assert any("another config" in detail for detail in second)

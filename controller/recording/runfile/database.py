@@ -1,33 +1,26 @@
-"""The SQLite file behind a recorder: how it is created, opened, and kept short."""
+"""The SQLite file behind a recorder: create it, open it, keep its log short."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from macontrol.config.model.errors import InputOutputError
-from macontrol.controller.recording.records import Event, SlotRecord
 from macontrol.controller.recording.runfile.header import RunHeader
 from macontrol.controller.recording.runfile.lock import FileLock, failed
-from macontrol.controller.recording.runfile.schema import (
-    CREATE,
-    INSERT_EVENT,
-    INSERT_HEADER,
-    INSERT_SLOT,
-)
+from macontrol.controller.recording.runfile.schema import CREATE, INSERT_HEADER
 
 LOG_LIMIT_BYTES = 32 << 20
 BUSY_S = 0.2
 
 
 def copy_log(connection: sqlite3.Connection) -> bool:
-    """Copy the log into the database without keeping the writer waiting, and sync both.
+    """Copy the log into the database without delay for the writer, and sync both.
 
-    What is committed meanwhile is copied in another go: only a log that was copied to its end
-    is begun again, and so stays short. Returns whether it was.
+    Another attempt copies what was committed meanwhile: SQLite starts the log again, and keeps it
+    short, only after a complete copy. Return whether the copy was complete.
     """
     for _ in range(5):
         _busy, length, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -46,12 +39,12 @@ def open_run(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
     )
     try:
-        # Commits reach the page cache, copies of the log the disk: safe in a crash of ours at
-        # once, in a power cut up to the last copy.
+        # Commits reach the page cache, copies of the log reach the disk: a crash of the process
+        # loses nothing that is committed, a power cut what came after the last copy.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
-        # Reading opens the log: readers know by it that the run is not over.
+        # Reading opens the log, which shows readers that the run is not over.
         connection.execute("SELECT count(*) FROM header").fetchone()
     except sqlite3.Error:
         connection.close()
@@ -60,7 +53,7 @@ def open_run(path: Path) -> sqlite3.Connection:
 
 
 def create_run(path: Path, header: RunHeader) -> FileLock:
-    """Make a run file that holds just the header, locked; the name appears when it is complete."""
+    """Create a locked run file with the header only; its name appears when it is complete."""
     part = path.parent / f".{path.name}.{os.getpid()}.part"
     try:
         with suppress(FileNotFoundError):
@@ -91,42 +84,15 @@ def create_run(path: Path, header: RunHeader) -> FileLock:
 
 
 def _give_name(part: Path, path: Path) -> None:
-    """Move a file to a name, never onto another one."""
+    """Rename a file, never onto another one."""
     taken = InputOutputError(
-        f"{path}: there is a file already, and a run never overwrites one; choose another name"
+        f"{path}: the file exists, and a run does not overwrite files", "choose another name"
     )
     try:
         os.link(part, path)
     except FileExistsError:
         raise taken from None
-    except OSError:  # a file system without links, as on most memory cards for other machines
+    except OSError:  # a file system without links, as on most memory cards
         if path.exists():
             raise taken from None
         part.rename(path)
-
-
-# What SQLite and its binding raise for a record that no file could take.
-DEFECTS = (
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-    sqlite3.DataError,
-    sqlite3.NotSupportedError,
-    OverflowError,
-    TypeError,
-    ValueError,
-)
-
-
-def insert_singly(
-    connection: sqlite3.Connection, slots: Sequence[SlotRecord], events: Sequence[Event]
-) -> list[str]:
-    """Insert record by record; returns what is wrong with those that cannot be."""
-    bad: list[str] = []
-    for statement, items in ((INSERT_SLOT, slots), (INSERT_EVENT, events)):
-        for item in items:
-            try:
-                connection.execute(statement, item)
-            except DEFECTS as error:
-                bad.append(f"slot {item.slot}: {error}")
-    return bad

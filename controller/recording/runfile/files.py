@@ -1,4 +1,4 @@
-"""Where run files lie and what they are called; an earlier run is never overwritten."""
+"""Folders and names of run files; an earlier run is never overwritten."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from macontrol.controller.recording.runfile.reader import OpenRun
 from macontrol.controller.recording.runfile.schema import APPLICATION_ID
 
 SUFFIX = ".sqlite"
-_LONGEST_STEM = 120  # a file's name has at most 255 characters, some of them for the date
+_LONGEST_STEM = 120  # a file name has at most 255 characters, and some are for the date
 
 
 def default_run_folder() -> Path:
-    """Where runs go if nobody says: the service's state folder, or the user's."""
+    """The default folder of run files: the service's state folder, or the user's."""
     if service := os.environ.get("STATE_DIRECTORY", "").split(":")[0]:
         return Path(service)
-    # The convention has it that a relative path is to be ignored.
+    # By the XDG specification, a relative path is ignored.
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (state if state.is_absolute() else _home() / ".local" / "state") / "macontrol"
 
 
 def _home() -> Path:
-    """The user's home folder; the root folder for a user who has none, as in a container."""
+    """The user's home folder; the root folder for a user without one, as in a container."""
     home = Path(os.path.expanduser("~"))
     return home if home.is_absolute() else Path("/")
 
 
 def new_run_path(folder: Path, stage: str, started_wall_s: float) -> Path:
-    """A name for a run that begins now, in a folder that is made if need be."""
+    """A name for a run that begins now; the folder is created if necessary."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -45,18 +45,18 @@ def new_run_path(folder: Path, stage: str, started_wall_s: float) -> Path:
 
 
 def runs_in(folder: Path, stage: str) -> list[Path]:
-    """The run files in a folder that are named after a stage, the last written first."""
+    """The run files in a folder that are named after a stage, the newest first."""
     return _stamped(folder / f"{file_stem(stage)}{SUFFIX}")
 
 
 def runs_named(path: Path) -> list[Path]:
-    """The run file of this name, and then those that were set aside from it, newest first."""
+    """The run file of this name, then those that were renamed from it, newest first."""
     found = [path] if os.path.isfile(path) else []
     return found + _stamped(path)
 
 
 def _stamped(path: Path) -> list[Path]:
-    """The files that `_names` can have named, the last written first."""
+    """The files with a name of `_names`, the newest first."""
     name = re.compile(rf"{re.escape(path.stem)}-\d{{8}}T\d{{6}}Z(-\d+)?{re.escape(path.suffix)}")
     try:
         found = [file for file in path.parent.iterdir() if name.fullmatch(file.name)]
@@ -66,10 +66,10 @@ def _stamped(path: Path) -> list[Path]:
 
 
 def set_aside(path: Path | str) -> Path | None:
-    """Free this name for a new run: an earlier run there is renamed, beside it, by its start.
+    """Make this name free for a new run: rename an earlier run after its start time.
 
-    Returns its new name; None if there was nothing. Refused if a run is being written there, or
-    if what is there is not a run file.
+    Return its new name; None if there was no file. InputOutputError if a run is being recorded
+    there, or if the file is not a run file.
     """
     path = regular_target(Path(path), NOT_THERE)
     while True:
@@ -78,7 +78,10 @@ def set_aside(path: Path | str) -> Path | None:
         except FileNotFoundError:
             return None
         except BlockingIOError:
-            raise InputOutputError(_held(path)) from None
+            raise InputOutputError(
+                f"{path}: is being written by {_holder(path)}",
+                "stop that program, or choose another file",
+            ) from None
         except OSError as error:
             raise failed(path, error) from error
         try:
@@ -98,18 +101,18 @@ def _rename(path: Path, lock: FileLock) -> Path | None:
         return None
     if start[:16] != b"SQLite format 3\0" or start[68:72] != APPLICATION_ID.to_bytes(4, "big"):
         raise InputOutputError(
-            f"{path}: there is a file already that is not a run file; choose another name"
+            f"{path}: the file exists and is not a run file", "choose another name"
         )
     _fold_log(path)
     try:
         with OpenRun(path) as run:
             started = run.header.started_wall_s
-    except (DataError, InputOutputError):  # damaged, or of a version to come: kept all the same
+    except (DataError, InputOutputError):  # damaged, or of a newer version
         started = path.stat().st_mtime
     target = _unused(path, _stamp(started))
     try:
-        # A log that could not be folded in goes first: without its file it is found again by hand,
-        # while SQLite would take it for the log of the new file.
+        # A log that could not be copied is renamed first: otherwise SQLite would use it as the log
+        # of the new file.
         for end in ("-wal", ""):
             with suppress(FileNotFoundError):
                 path.with_name(path.name + end).rename(target.with_name(target.name + end))
@@ -121,7 +124,7 @@ def _rename(path: Path, lock: FileLock) -> Path | None:
 
 
 def _fold_log(path: Path) -> None:
-    """Copy the log that a killed run left into its file, if there is one and the disk lets us."""
+    """Copy the log that a killed run left into its file, if the disk allows it."""
     if path.with_name(path.name + "-wal").exists():
         with (
             suppress(sqlite3.Error, UnicodeDecodeError),
@@ -130,17 +133,16 @@ def _fold_log(path: Path) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _held(path: Path) -> str:
+def _holder(path: Path) -> str:
     try:
         with OpenRun(path) as run:
-            holder = f"macontrol with process id {run.header.pid} on {run.header.host}"
+            return f"macontrol with process id {run.header.pid} on {run.header.host}"
     except (DataError, InputOutputError):
-        holder = "another program"
-    return f"{path}: is being written by {holder}; stop that one, or choose another file"
+        return "another program"
 
 
 def file_stem(stage: str) -> str:
-    """A stage's name as a part of a file's, as in "dev-ttyUSB0"; the end of it if it is long."""
+    """A stage's name for file names, such as "dev-ttyUSB0"; the end of a long name."""
     plain = re.sub(r"[^A-Za-z0-9._]+", "-", stage)
     return plain[-_LONGEST_STEM:].strip("-.") or "run"
 
@@ -150,7 +152,7 @@ def _stamp(wall_s: float) -> str:
 
 
 def _unused(path: Path, stamp: str) -> Path:
-    """`name-stamp.ext`, with a number if that is taken."""
+    """`name-stamp.ext`, with a number if that exists."""
     return next(name for name in _names(path, stamp) if not name.exists())
 
 

@@ -1,4 +1,4 @@
-"""A run file's header: what was run, by which version, where, and by which clocks."""
+"""A run file's header: what was run, by which version, where, and with which clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ClockName: TypeAlias = Literal["monotonic", "virtual"]
 
 
 class Sample(NamedTuple):
-    """A reward seen in a slot: what a policy's window is made of."""
+    """The reward of a slot, as in a policy's window."""
 
     slot: int
     position: float
@@ -38,32 +38,32 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunHeader:
-    """What a run is; everything but the records. Build it with `of`."""
+    """The facts of a run, without its records. Build it with `of`."""
 
     config_json: str
-    """The whole config as it was resolved; see `config`."""
+    """The complete config of the run; see `config`."""
     seed: int
     policy: str
     backend: str
     stage: str
     survey: Survey | None
     sigma_f2: float | None
-    """The kernel's output scale that the survey gave."""
+    """The kernel's output scale, from the survey."""
     started_wall_s: float
     """When the run began, in seconds of UTC since 1970 …"""
     started_clock_s: float
-    """… and at that same moment on the clock that the records' times are of."""
+    """… and at the same moment on the clock of the records."""
     clock: ClockName = "monotonic"
     window: Sequence[Sample] = ()
-    """What a resumed run took over from the one before it, oldest first."""
+    """The samples that a resumed run got from the earlier one, oldest first."""
     resumed_from: str | None = None
     identity: dict[str, str] | None = None
-    """Which bench it was, in named parts; None in files of earlier versions."""
+    """The identity of the bench, in named parts; None in files of earlier versions."""
     version: str = __version__
     host: str = ""
     pid: int = 0
     boot_id: str = ""
-    """Which boot of the host it was: a monotonic clock says nothing beyond it."""
+    """The boot of the host: a monotonic clock is valid only within it."""
     python: str = ""
     numpy: str = ""
     scipy: str = ""
@@ -85,7 +85,7 @@ class RunHeader:
         resumed_from: str | None = None,
         identity: Mapping[str, str] | None = None,
     ) -> RunHeader:
-        """The header of a run that this process begins."""
+        """The header of a run of this process."""
         return cls(
             config_json=config.model_dump_json(),
             seed=config.run.seed,
@@ -111,13 +111,13 @@ class RunHeader:
 
     @property
     def config(self) -> Config:
-        """The run's config; a DataError if this version does not understand it any more."""
+        """The run's config; DataError if this version cannot read it."""
         try:
             return stored_config(self.config_json)
         except DataError as error:
             raise DataError(
-                f"the run's config does not fit macontrol {__version__}: {error}; "
-                f"use macontrol {self.version}, which wrote it"
+                f"the run's config does not fit macontrol {__version__}: {error.detail}",
+                f"use macontrol {self.version}, which wrote it",
             ) from None
 
     @property
@@ -125,11 +125,11 @@ class RunHeader:
         return datetime.fromtimestamp(self.started_wall_s, UTC)
 
     def wall_s(self, clock_s: float) -> float:
-        """A moment of the run's clock, in seconds of UTC since 1970."""
+        """A time on the run's clock, in seconds of UTC since 1970."""
         return self.started_wall_s + (clock_s - self.started_clock_s)
 
     def rows(self) -> list[tuple[str, str]]:
-        """The header as it is stored: keys and JSON values."""
+        """The header as stored: keys and JSON values."""
         survey = self.survey
         values: dict[str, Any] = {
             "started_utc": self.started.isoformat(timespec="microseconds"),
@@ -148,17 +148,16 @@ class RunHeader:
 
     @classmethod
     def from_rows(cls, rows: Mapping[str, str]) -> RunHeader:
-        """The header from its stored keys; a DataError that says what is wrong with it."""
+        """The header from its stored keys; DataError if they are wrong."""
         if missing := [name for name in _REQUIRED if name not in rows]:
             raise DataError(f"its header has no {missing[0]}")
         _parse("config", rows["config"])
         values = {name: _parse(name, rows[name]) for name in _PLAIN if name in rows}
         if not 0 <= values["seed"] <= LARGEST_SEED:
-            raise DataError("its header's seed is not one that a config can have")
-        if not 0 <= values["started_wall_s"] < _END_OF_TIME_S:
-            raise DataError("its header's started_wall_s is a time that no calendar has")
-        if not abs(values["started_clock_s"]) < _END_OF_TIME_S:
-            raise DataError("its header's started_clock_s is a time that no clock has")
+            raise DataError("its header's seed is out of range")
+        for name, earliest_s in (("started_wall_s", 0.0), ("started_clock_s", -_LATEST_S)):
+            if not earliest_s <= values[name] < _LATEST_S:
+                raise DataError(f"its header's {name} is not a possible time")
         survey: _StoredSurvey | None = _parse("survey", rows.get("survey", "null"))
         return cls(
             **values,
@@ -185,8 +184,8 @@ class _StoredSurvey(BaseModel):
         )
 
 
-# The first second of the year 10000.
-_END_OF_TIME_S = 253_402_300_800
+# Python has calendar dates up to here, in seconds since 1970, and some thousand years longer.
+_LATEST_S = 2e11
 
 # The keys whose JSON value is the field's value.
 _PLAIN = tuple(
@@ -201,7 +200,7 @@ _REQUIRED = (
 
 
 def _parse(name: str, text: str) -> Any:
-    """The value of a key; a DataError if it is not JSON of the key's type."""
+    """The value of a key; DataError if it is not JSON of the key's type."""
     try:
         return _adapter(name).validate_json(text, strict=True)
     except ValidationError as error:
@@ -219,11 +218,11 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _reason(error: ValidationError) -> str:
-    return f"cannot be understood: {error.errors(include_url=False)[0]['msg'][:200]}"
+    return f"is wrong: {error.errors(include_url=False)[0]['msg'][:200]}"
 
 
 def this_boot() -> str:
-    """Which boot of this machine it is; empty where that cannot be told."""
+    """The boot of this machine; empty where that is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

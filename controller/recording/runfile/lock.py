@@ -1,7 +1,7 @@
-"""One writer a run file: an flock on the file, which the kernel drops with the process.
+"""One writer per run file: an flock on the file, which the kernel releases with the process.
 
-SQLite holds POSIX locks on the same file, and a process loses all of those when it closes any
-descriptor of it. So a lock is opened before SQLite opens the file and closed after.
+SQLite holds POSIX locks on the same file, and a process loses all of them when it closes any
+descriptor of it. So the lock is opened before SQLite opens the file, and closed after.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class FileLock:
     """The exclusive right to write a file, held until `release`."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        """Take the lock; BlockingIOError if another holds it, OSError if it cannot be had."""
+        """Take the lock; BlockingIOError if another process has it, OSError if that fails."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         self.descriptor = os.open(path, flags, 0o644)
         try:
@@ -29,7 +29,7 @@ class FileLock:
             raise
 
     def is_of(self, path: Path) -> bool:
-        """Whether this name still means the file that is locked."""
+        """Whether this path is still the locked file."""
         try:
             return os.path.samestat(os.fstat(self.descriptor), path.stat())
         except OSError:
@@ -37,22 +37,22 @@ class FileLock:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the file that is locked has no name any more."""
+        """Whether the locked file was deleted."""
         try:
             return os.fstat(self.descriptor).st_nlink == 0
         except OSError:
             return False
 
     def release(self) -> None:
-        """Let go of the file; harmless when done again."""
+        """Release the file; a second call has no effect."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 def failed(path: Path, error: Exception) -> InputOutputError:
-    """The error of a run file that cannot be begun, with what to do about it."""
+    """The error of a run file that cannot be created."""
     return InputOutputError(
-        f"{path}: {NOT_THERE}: {reason_of(error)}; give --run with a file in a folder that exists, "
-        "can be written to and has room"
+        f"{path}: {NOT_THERE}: {reason_of(error)}",
+        "give --run with a file in an existing, writable folder with free space",
     )

@@ -1,6 +1,6 @@
-"""Reading run files: finished ones, running ones, those a killed process left, older formats.
+"""Read run files: of finished, running and killed runs, and in older formats.
 
-Nothing is ever written to a run file by reading it, and nothing left beside it that was not there.
+Reading never writes to a run file and leaves no other file beside it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from macontrol.controller.recording.runfile.schema import (
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
-# What reading a damaged file may raise. SQLite puts pieces of it into its messages, which need not
-# be text, and trusts the file on how long a value is.
+# What reading a damaged file may raise. SQLite puts parts of the file into its messages, which need
+# not be text, and trusts the lengths in the file.
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError)
-# No value that a run writes is longer: the longest is a survey of 100 000 samples, 4 MB.
+# A run writes no longer value: the longest is a survey of 100 000 samples, 4 MB.
 _LONGEST_VALUE_BYTES = 16 << 20
 _LONGEST_WORD = 100
 
 _ROWS_AT_ONCE = 50_000
 _DTYPE = {"count": np.int64, "number": np.float64, "truth": np.bool_}
-# The types that SQLite may have stored for a column: a table may hold anything.
+# The types that SQLite may have stored for a column: a table may contain anything.
 _STORED: dict[str, Sequence[str]] = {
     "count": ("integer",),
     "number": ("real", "integer", "null"),
@@ -61,23 +61,23 @@ _TABLES = ("header", "slots", "events")
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A whole run in memory."""
+    """A complete run in memory."""
 
     header: RunHeader
     format: int
     slots: Columns
-    """One array a column, in the order of slots. NaN stands for no number, "" for no word."""
+    """One array per column, in the order of slots. NaN is for no number, "" for no word."""
     events: Sequence[Event]
 
 
 def read_run(path: Path | str) -> Run:
-    """Read a run file whole; a DataError if it is not one that this version can read."""
+    """Read a complete run file; DataError if this version cannot read it."""
     with OpenRun(path) as run:
         return Run(run.header, run.format, run.columns(), run.events())
 
 
 class OpenRun:
-    """A run file open for reading, as it was at the moment of opening; use it in a `with`."""
+    """A run file, as it was when it was opened; use it in a `with`."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -108,12 +108,12 @@ class OpenRun:
         self._stack.close()
 
     def rows(self, names: Sequence[str] | None = None) -> Iterator[tuple[Any, ...]]:
-        """The slots one by one, as they are stored: None for no value, 0 and 1 for truths."""
+        """The slots one by one, as stored: None for no value, 0 and 1 for truths."""
         self._check_types("slots", self._types(names or self._select))
         return self._all(f"SELECT {self._expressions(names)} FROM slots ORDER BY slot")
 
     def columns(self, names: Sequence[str] | None = None) -> Columns:
-        """The slots as one array per column; the fewer columns, the less memory it takes."""
+        """The slots as one array per column; fewer columns take less memory."""
         chosen = [c for c in SLOT_COLUMNS if names is None or c.name in names]
         numeric = [c for c in chosen if c.kind != "word"]
         found: Columns = {c.name: np.empty(self.count, _DTYPE[c.kind]) for c in numeric}
@@ -135,18 +135,18 @@ class OpenRun:
         return {c.name: found[c.name] for c in chosen}
 
     def events(self) -> list[Event]:
-        """What happened, in the order it was recorded."""
+        """The events, in the order of recording."""
         self._check_types("events", _EVENT_TYPES)
         rows = self._all("SELECT slot, time_s, kind, detail, value FROM events ORDER BY number")
         return [_event(*row) for row in rows]
 
     def last_value(self, kind: EventKind) -> object:
-        """The number of the last event of a kind that has one; None if there is none."""
+        """The value of the last event of a kind that has one; None without one."""
         query = "SELECT value FROM events WHERE kind = ? AND value IS NOT NULL ORDER BY number DESC"
         return next(self._all(query, (str(kind),)), (None,))[0]
 
     def last_samples(self, count: int) -> list[Sample]:
-        """The last slots that have a reward, oldest first; with those taken over from before."""
+        """The last slots with a reward, oldest first; with those of the run it resumed."""
         found = self._all(
             "SELECT slot, position, reward FROM slots WHERE reward IS NOT NULL "
             "AND position IS NOT NULL ORDER BY slot DESC LIMIT ?",
@@ -173,12 +173,12 @@ class OpenRun:
         return np.array(words, np.str_) if words else np.empty(0, "U1")
 
     def _types(self, names: Iterable[str]) -> dict[str, Sequence[str]]:
-        """The types that these columns of the slots may hold; a default needs no check."""
+        """The allowed types of these columns of the slots; a default needs no check."""
         chosen = [c for c in SLOT_COLUMNS if c.name in names and self._select[c.name] == c.name]
         return {c.name: _STORED[c.kind] for c in chosen}
 
     def _check_types(self, table: str, types: Mapping[str, Sequence[str]]) -> None:
-        """Raise a DataError if a column holds a value of a type that no run writes there."""
+        """Raise DataError if a column has a value of a type that no run writes there."""
         if not types:
             return
         wrong = " OR ".join(
@@ -210,17 +210,17 @@ class OpenRun:
 def _event(slot: int, time_s: float, kind: str, detail: str, value: float | None) -> Event:
     try:
         return Event(slot, time_s, EventKind(kind), detail, value)
-    except ValueError:  # a kind that only another version knows
+    except ValueError:  # a kind of another version
         return Event(slot, time_s, EventKind.WARNING, f"{kind}: {detail}", value)
 
 
 def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """Open a run file without changing it, wherever it lies; `stack` closes it.
+    """Open a run file without changing it, on any medium; `stack` closes it.
 
-    Without a log beside it a run is over, and is read as it lies there, on whatever medium. A log
-    needs shared memory beside it; where that cannot be made, a copy of both is read instead.
+    A run without a log beside it is over. A log needs a shared-memory file beside it; where SQLite
+    cannot create that, a copy of both files is read.
     """
-    # This opens nothing: see `lock` on what closing a descriptor costs.
+    # This opens nothing: see `lock` for what closing a descriptor does.
     check_input(path)
     log = _beside(path, "-wal")
     try:
@@ -247,8 +247,8 @@ def _snapshot(path: Path, how: str, stack: ExitStack) -> sqlite3.Connection:
     try:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
         connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("BEGIN")  # all that is read comes from one moment, …
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # … this one
+        connection.execute("BEGIN")  # everything is read as of one moment, …
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # … now
     except BaseException:
         connection.close()
         raise
@@ -257,7 +257,7 @@ def _snapshot(path: Path, how: str, stack: ExitStack) -> sqlite3.Connection:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> int:
-    """The file's format; a DataError if it is not a run file, or of a format still to come."""
+    """The file's format; DataError if it is not a run file, or in a newer format."""
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     if mark != APPLICATION_ID:
         raise _foreign(path)
@@ -266,13 +266,14 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> int:
         writer = _writer(connection)
         raise DataError(
             f"{path}: was written by macontrol {writer} in run-file format {found}; this is "
-            f"macontrol {__version__}, which reads up to format {FORMAT}: use {writer} or newer"
+            f"macontrol {__version__}, which reads up to format {FORMAT}",
+            f"use macontrol {writer} or newer",
         )
     return int(found)
 
 
 def _writer(connection: sqlite3.Connection) -> str:
-    """Which version wrote a file of a format still to come."""
+    """The version that wrote a file in a newer format."""
     row = connection.execute("SELECT value FROM header WHERE key = 'version'").fetchone()
     try:
         return str(json.loads(row[0]))[:100] if row else "unknown"
@@ -281,7 +282,7 @@ def _writer(connection: sqlite3.Connection) -> str:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse tables that compute what they hold, as a view does: reading one may never end."""
+    """Refuse tables that compute their content, such as views: reading one may never end."""
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
     for name in _TABLES:
         if not str(found.get(name, "")).upper().startswith("CREATE TABLE"):
@@ -291,7 +292,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 def _read_header(connection: sqlite3.Connection, path: Path) -> RunHeader:
     rows = dict(connection.execute("SELECT key, value FROM header"))
     if not all(isinstance(value, str) for value in rows.values()):
-        raise _damaged(path, "its header holds a value that is not text")
+        raise _damaged(path, "its header has a value that is not text")
     try:
         return RunHeader.from_rows(rows)
     except DataError as error:
@@ -299,7 +300,7 @@ def _read_header(connection: sqlite3.Connection, path: Path) -> RunHeader:
 
 
 def _expression(column: Column, stored: set[str], path: Path) -> str:
-    """What to select for a column: the column, or its default where the file's format lacks it."""
+    """What to select for a column: the column, or its default if the file does not have it."""
     if column.name in stored:
         return column.name
     if column.default is None:

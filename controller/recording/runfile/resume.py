@@ -1,4 +1,4 @@
-"""Warm restart: a run goes on with the window of the last one, if that is still fresh."""
+"""Warm restart: a run continues with the window of the last one, if that is still fresh."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from macontrol.controller.recording.runfile.header import RunHeader, Sample, thi
 from macontrol.controller.recording.runfile.reader import OpenRun
 from macontrol.controller.survey.samples import Survey
 
-# No time (s) and no place (wavelengths) of a run is farther off.
+# No time (s) and no position (wavelengths) of a run is larger.
 _FAR = 1e15
-# A power that is less than this, and the drift of the floor, above the noise floor may be noise.
+# A power that is above the noise floor by less than this and the floor's drift may be noise.
 _FLOOR_DB = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Resume:
-    """What a run needs to go on where another one ended. Positions in wavelengths."""
+    """What a run needs to continue an earlier one. Positions in wavelengths."""
 
     path: Path
     header: RunHeader
     survey: Survey
     sigma_f2: float | None
     samples: Sequence[Sample]
-    """The window: the last w slots with a reward, oldest first; fewer in a young run."""
+    """The window: the last w slots with a reward, oldest first; fewer after a short run."""
     last_slot: int
     last_wall_s: float
     """When the last slot began, in seconds of UTC since 1970."""
     age_s: float
     position: float
-    """Where the antenna was in the last slot …"""
+    """The antenna's position in the last slot …"""
     next_position: float
-    """… where it was sent from there …"""
+    """… the next one, as decided …"""
     target: float
-    """… and where it was headed."""
+    """… and its target."""
     noise_floor_dbfs: float | None = None
-    """The noise floor that the rewards count from; None if the probe has none."""
+    """The noise floor of the rewards; None if the probe has none."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class NoResume:
 
     reason: str
     look_back: bool = False
-    """Whether the file holds no slot that can be read, so that the run before it may be fresh."""
+    """Whether the file has no readable slot, so that the run before it may be fresh."""
 
 
 def find_resume_among(
@@ -65,10 +65,10 @@ def find_resume_among(
     stage: str,
     backend: str,
 ) -> Resume | NoResume | None:
-    """The run to continue among these files, the newest first; None if there are no files.
+    """The run to continue among these files, newest first; None if there are no files.
 
-    A run that died before its first slot, or whose file is damaged, hides the run before it no
-    longer than that one is fresh. The reason is that of the newest file.
+    A run that ended before its first slot, or whose file is damaged, does not hide the run before
+    it while that is fresh. The reason is that of the newest file.
     """
     first: NoResume | None = None
     for path in paths:
@@ -94,10 +94,10 @@ def find_resume(
     stage: str | None = None,
     backend: str | None = None,
 ) -> Resume | NoResume:
-    """Look whether a run can be continued: same config, same stage, younger than w slots.
+    """Check whether a run can be continued: same config, same stage, newer than w slots.
 
-    Given the monotonic clock too, the age holds through steps of the wall clock within one boot.
-    Whatever the file holds, this returns.
+    With the monotonic clock too, the age is right after steps of the wall clock within one boot.
+    This never raises, whatever the file contains.
     """
     path = Path(path)
     try:
@@ -128,7 +128,7 @@ def _resume_of(
     if backend is not None and header.backend != backend:
         return NoResume(f"{path}: the last run was of another backend, {header.backend}")
     if header.identity is None:
-        return NoResume(f"{path}: the last run does not say which bench it was of")
+        return NoResume(f"{path}: the last run has no identity of its bench")
     if header.config != config:
         return NoResume(f"{path}: the last run had another config")
     samples = run.last_samples(config.algorithm.window)
@@ -138,13 +138,13 @@ def _resume_of(
     wall_s = header.wall_s(row["start_s"])
     ages = [now_wall_s - wall_s]
     if now_clock_s is not None and header.boot_id and header.boot_id == this_boot():
-        # A wall clock that was set back, and a monotonic one that stood still while the machine
-        # slept, make a run look younger than it is: the older age counts.
+        # A wall clock that was set back, and a monotonic one that stopped while the machine slept,
+        # make a run look newer than it is: the higher age counts.
         ages.append(now_clock_s - row["start_s"])
     age_s, fresh_s = max(ages), config.window_s
     if age_s < 0:
         return NoResume(
-            f"{path}: the last run ended {-age_s:.1f} s in the future: the clock was set"
+            f"{path}: the last run ended {-age_s:.1f} s in the future: the clock was changed"
         )
     if age_s >= fresh_s:
         return NoResume(
@@ -172,10 +172,10 @@ def _noise_floor(run: OpenRun) -> float | None:
 
 
 def _proven(config: Config, samples: Sequence[Sample]) -> Sequence[Sample]:
-    """The samples without those that may have been the beginning of a loss of signal.
+    """The samples without those that may be the beginning of a loss of signal.
 
-    A run that dies between the first slot at the noise floor and the recognition of the loss has
-    not withdrawn them, nor the slot within which the signal vanished.
+    A run that is killed between the first slot at the noise floor and the detection of the loss
+    has not withdrawn them, nor the slot in which the signal ended.
     """
     slots = config.probe.no_signal_slots
     at_floor = config.physical.transmission_share * log2(
@@ -194,15 +194,15 @@ def _flaw(
     first: tuple[Any, ...],
     last: Mapping[str, Any],
 ) -> str | None:
-    """What no run can have written, if the file holds such a thing: SQLite keeps any bytes."""
+    """What is wrong with the file, if a run cannot have written it: it may contain anything."""
     length, slot_s = config.physical.region_length, config.physical.slot_duration_s
     if not survey.can_be(config):
         return "its survey does not fit this rail"
     if not all(_is_within(last[name], -_FAR, _FAR) for name in ("start_s", "position")):
         return "its last slot has no time or no position"
     if not all(_is_within(last[name], 0, length) for name in ("next_position", "target")):
-        return "its last slot leads off the rail"
-    # Slots are numbered by time, and there have not been more of them than there was time.
+        return "its last slot has a target off the rail"
+    # Slots are numbered by time, and there cannot be more of them than time.
     (first_slot, first_start_s), slot = first, last["slot"]
     if not isinstance(first_slot, int) or not isinstance(slot, int):
         return "its slots have no numbers"
@@ -220,7 +220,7 @@ def _flaw(
         if not _is_within(sample.position, 0, length):
             return f"the antenna was off the rail in slot {sample.slot}"
         if not _is_within(sample.reward, -config.largest_reward, config.largest_reward):
-            return f"the reward of slot {sample.slot} is not one"
+            return f"the reward of slot {sample.slot} is out of range"
     return None
 
 

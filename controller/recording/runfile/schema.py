@@ -1,10 +1,10 @@
 """The run file's format: its tables, its columns, its version.
 
-A run file is an SQLite database that `application_id` marks as ours and whose `user_version` is
-the format. Three tables: `header` (key and JSON value), `slots` (one row a slot) and `events`.
-The header's shape, the two numbers and the key `version` never change, so that any version can
-say of any file which version wrote it. A new column gets a default and a higher FORMAT: then
-older files can be read on, their rows filled up with the default.
+A run file is an SQLite database. `application_id` marks it as ours, `user_version` is the format.
+It has three tables: `header` (key and JSON value), `slots` (one row per slot) and `events`. The
+shape of the header, the two numbers and the key `version` never change, so that every version can
+report which version wrote a file. A new column gets a default and a higher FORMAT: rows of older
+files are read with the default.
 """
 
 from __future__ import annotations
@@ -23,52 +23,73 @@ _SQL_TYPE: dict[Kind, str] = {
     "truth": "INTEGER",
     "word": "TEXT",
 }
+WAVELENGTHS = "wavelengths"
 
 
 class Column(NamedTuple):
-    """A column of the slot table; `default` is what older files without it would hold."""
+    """A column of a table, with its unit and meaning for documentation."""
 
     name: str
     kind: Kind
+    unit: str
+    meaning: str
     default: float | str | None = None
-    """None: every format has it."""
+    """The value for older files without the column; None if every format has it."""
+    is_key: bool = False
 
     @property
     def declaration(self) -> str:
-        # Nothing but the slot is required: a record with a hole is worth more than none.
+        # Only the slot is required: an incomplete record is better than none.
         default = "" if self.default is None else f" NOT NULL DEFAULT {self.default!r}"
-        key = " PRIMARY KEY" if self.name == "slot" else ""
+        key = " PRIMARY KEY" if self.is_key else ""
         return f"{self.name} {_SQL_TYPE[self.kind]}{key}{default}"
 
 
 SLOT_COLUMNS = (
-    Column("slot", "count"),
-    Column("start_s", "number"),
-    Column("position", "number"),
-    Column("commanded", "number"),
-    Column("on_time", "truth"),
-    Column("reward", "number"),
-    Column("uncertainty", "number"),
-    Column("invalid", "word"),
-    Column("target", "number"),
-    Column("next_position", "number"),
-    Column("switched", "truth"),
-    Column("transit", "truth"),
-    Column("shortfall", "number"),
-    Column("surface_movement", "number"),
-    Column("wake_s", "number"),
-    Column("actuate_s", "number"),
-    Column("measure_s", "number"),
-    Column("decide_s", "number"),
-    # Whether the reward came after the slot's record was handed over.
-    Column("late", "truth", default=0),
+    Column("slot", "count", "", "t, the number of the slot, by time", is_key=True),
+    Column("start_s", "number", "s", "s_t, the slot's boundary on the monotonic clock"),
+    Column("position", "number", WAVELENGTHS, "x_t, the antenna's position as the stage reported"),
+    Column("commanded", "number", WAVELENGTHS, "where the stage was sent; null without a command"),
+    Column("on_time", "truth", "", "whether the stage stood still by s_t + T_a"),
+    Column("reward", "number", "bit/s/Hz", "r_t; null if there is none"),
+    Column("uncertainty", "number", "bit/s/Hz", "standard deviation of r_t; null if unknown"),
+    Column("invalid", "word", "", "the reason why there is no reward; null if there is one"),
+    Column("target", "number", WAVELENGTHS, "z_t, where the antenna is headed"),
+    Column("next_position", "number", WAVELENGTHS, "x_{t+1}, as decided"),
+    Column("switched", "truth", "", "whether the target changed in this slot"),
+    Column("transit", "truth", "", "whether the target is beyond the next position"),
+    Column("shortfall", "number", "bit/s/Hz", "max F_t − F_t(z_t); null without a surface"),
+    Column("surface_movement", "number", "bit/s/Hz", "sup|F_t − F_{t−1}|; null without a surface"),
+    Column("wake_s", "number", "s", "how late the loop woke up for the slot"),
+    Column("actuate_s", "number", "s", "from the boundary until the arrival was known"),
+    Column("measure_s", "number", "s", "from the measurement's start until its result or its end"),
+    Column("decide_s", "number", "s", "the time to observe and to decide"),
+    Column("late", "truth", "", "whether the reward arrived after the slot", default=0),
 )
+EVENT_COLUMNS = (
+    Column("number", "count", "", "the order of recording", is_key=True),
+    Column("slot", "count", "", "the slot of the event; 0 before the first one"),
+    Column("time_s", "number", "s", "when it happened, on the monotonic clock"),
+    Column("kind", "word", "", "one of the event kinds"),
+    Column("detail", "word", "", "what happened, for a person"),
+    Column("value", "number", "", "a number that depends on the kind; null if there is none"),
+)
+
+
+def column_rows() -> list[tuple[str, str, str, str]]:
+    """The columns for documentation: table, name, unit, meaning."""
+    tables = (("slots", SLOT_COLUMNS), ("events", EVENT_COLUMNS))
+    return [
+        (table, column.name, column.unit, column.meaning)
+        for table, columns in tables
+        for column in columns
+    ]
+
 
 CREATE = (
     "CREATE TABLE header (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     f"CREATE TABLE slots ({', '.join(column.declaration for column in SLOT_COLUMNS)})",
-    "CREATE TABLE events (number INTEGER PRIMARY KEY, slot INTEGER, time_s REAL, kind TEXT, "
-    "detail TEXT, value REAL)",
+    f"CREATE TABLE events ({', '.join(column.declaration for column in EVENT_COLUMNS)})",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT}",
 )
@@ -79,11 +100,23 @@ def _insert(table: str, fields: tuple[str, ...]) -> str:
 
 
 INSERT_HEADER = _insert("header", ("key", "value"))
-# The records' own order, so that they go into the statement as they are.
-INSERT_SLOT = _insert("slots", SlotRecord._fields)
+# A record is stored in its own order, without its last fields, which the file does not have.
+_STORED = tuple(column.name for column in SLOT_COLUMNS if column.default is None)
+assert SlotRecord._fields[: len(_STORED)] == _STORED
+assert Event._fields == tuple(column.name for column in EVENT_COLUMNS[1:])
+INSERT_SLOT = _insert("slots", _STORED)
 INSERT_EVENT = _insert("events", Event._fields)
-assert LateReward._fields == ("slot", "reward", "uncertainty", "invalid")
 COMPLETE_SLOT = (
     "UPDATE slots SET reward = ?2, uncertainty = ?3, invalid = ?4, late = ?2 IS NOT NULL "
     "WHERE slot = ?1"
 )
+
+
+def slot_row(record: SlotRecord) -> tuple[object, ...]:
+    """The values of INSERT_SLOT."""
+    return record[: len(_STORED)]
+
+
+def completion_row(late: LateReward) -> tuple[object, ...]:
+    """The values of COMPLETE_SLOT."""
+    return late[:4]

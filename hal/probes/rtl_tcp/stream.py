@@ -1,8 +1,8 @@
-"""A client of `rtl_tcp`, the server of RTL-SDR dongles, on this host or another.
+"""A client of `rtl_tcp`, the server for RTL-SDR dongles, on this host or another.
 
-The server sends a header of 12 bytes (`RTL0`, the type of the tuner, the number of its gains) and
-then unsigned bytes I, Q without end. Commands are five bytes and never acknowledged. It serves one
-client; a second one is connected but gets no header until the first has gone.
+The server sends a header of 12 bytes (`RTL0`, tuner type, number of gains), then unsigned bytes I,
+Q continuously. Commands are five bytes long and not acknowledged. The server has one client at a
+time: a second client is connected, but gets no header until the first one disconnects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADER = struct.Struct(">4sII")
 _COMMAND = struct.Struct(">BI")
 _MAGIC = b"RTL0"
 _CHUNK_BYTES = 1 << 16
-# No call waits longer than this before it looks whether it should stop.
+# The longest wait of a call before it checks for a stop request.
 _POLL_INTERVAL_S = 0.25
 _LONGEST_CONNECT_S = 4.0
 
@@ -41,15 +41,15 @@ RANGES_HZ: dict[int, tuple[tuple[float, float], ...]] = {
     5: ((24e6, 1766e6),),
     6: ((24e6, 1766e6),),
 }
-"""What each type of tuner receives."""
+"""The frequency ranges of each tuner type."""
 _LIMITS_HZ = [limit for ranges in RANGES_HZ.values() for each in ranges for limit in each]
 WIDEST_HZ = min(_LIMITS_HZ), max(_LIMITS_HZ)
-"""No tuner receives anything beyond this."""
+"""The lowest and highest frequency of any tuner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the server says of its dongle."""
+    """The server's description of its dongle."""
 
     tuner_type: int
     gain_count: int
@@ -60,15 +60,17 @@ class Header:
 
 
 def parse_header(data: bytes) -> Header:
-    """Read the server's header; raise ProbeError for anything else."""
+    """Parse the header of the server; raise ProbeError for other data."""
     if len(data) != _HEADER.size or data[:4] != _MAGIC:
-        raise ProbeError(f"this is not rtl_tcp: it begins with {data[:12]!r}, not with {_MAGIC!r}")
+        raise ProbeError(
+            f"the server is not rtl_tcp: its data begin with {data[:12]!r}, not with {_MAGIC!r}"
+        )
     _, tuner_type, gain_count = _HEADER.unpack(data)
     return Header(tuner_type, gain_count)
 
 
 def tuning_commands(settings: ProbeSettings) -> Iterator[bytes]:
-    """The commands that tune the dongle and fix its gain, AGC off."""
+    """Yield the commands that tune the dongle and set a fixed gain, without AGC."""
     yield _COMMAND.pack(SAMPLE_RATE, round(settings.sample_rate_hz))
     yield _COMMAND.pack(PPM, settings.ppm & 0xFFFFFFFF)
     yield _COMMAND.pack(FREQUENCY, round(settings.tuner_frequency_hz))
@@ -113,12 +115,14 @@ class RtlTcpStream:
         except ConnectionRefusedError:
             self.close()
             raise ProbeError(
-                "nothing listens there; start rtl_tcp, or correct --probe (probe.address)"
+                "no server listens at this address",
+                "start rtl_tcp, or correct --probe (probe.address)",
             ) from None
         except OSError as error:
             self.close()
-            why = error.strerror or error
-            raise ProbeError(f"no connection: {why}; correct --probe (probe.address)") from None
+            raise ProbeError(
+                f"no connection: {error.strerror or error}", "correct --probe (probe.address)"
+            ) from None
         except (ConfigError, ProbeError):
             self.close()
             raise
@@ -129,57 +133,59 @@ class RtlTcpStream:
         got = b""
         while len(got) < _HEADER.size:
             if stop.is_set():
-                raise ProbeError("it was closed")
+                raise ProbeError("the probe is closed")
             try:
                 more = connection.recv(_HEADER.size - len(got))
             except TimeoutError:
                 more = None
             if more == b"":
-                raise ProbeError(f"the server hung up after {len(got)} bytes of its header")
+                raise ProbeError(f"the server disconnected after {len(got)} bytes of its header")
             got += more or b""
             if not _MAGIC.startswith(got[:4]):
-                break  # no need to wait for the rest
+                break  # this is not a header: do not wait for the rest
             if len(got) < _HEADER.size and self._clock.now() > deadline_s:
-                waited = self._settings.connect_timeout_s
+                timeout_s = self._settings.connect_timeout_s
+                if got:
+                    raise ProbeError(
+                        f"the server sent only {len(got)} bytes of its header in {timeout_s:g} s"
+                    )
                 raise ProbeError(
-                    f"the server accepts but sends no header within {waited:g} s: it is busy with "
-                    "another client; close that one"
-                    if not got
-                    else f"the server sent only {len(got)} bytes of its header in {waited:g} s"
+                    f"the server accepts the connection but sends no header within {timeout_s:g} "
+                    "s: it is busy with another client",
+                    "close the other client",
                 )
         return got
 
     def read(self, ring: IQRing, stop: threading.Event) -> None:
-        """Read samples into the ring until `stop` is set."""
+        """Append samples to the ring until `stop` is set."""
         connection, now = self._socket, self._clock.now
         if connection is None:
-            raise ProbeError("it is not open")
+            raise ProbeError("the radio is not open")
         silence_s = self._settings.silence_s
         buffer = bytearray(_CHUNK_BYTES)
         view, array = memoryview(buffer), np.frombuffer(buffer, np.uint8)
-        odd = 0  # 1 if the first byte of the buffer is an I whose Q is yet to come
-        heard = now()
+        odd = 0  # 1 if the first byte of the buffer is an I whose Q has not arrived
+        received_s = now()
         while not stop.is_set():
             try:
                 got = connection.recv_into(view[odd:])
             except TimeoutError:
-                if now() - heard > silence_s:
+                if now() - received_s > silence_s:
                     raise ProbeError(f"no samples for {silence_s:g} s") from None
                 continue
             except OSError as error:
                 raise ProbeError(f"the connection was lost: {error}") from None
-            heard = now()
+            received_s = now()
             if got == 0:
-                raise ProbeError("the server hung up")
+                raise ProbeError("the server disconnected")
             whole = (odd + got) // 2
-            if not ring.append(array[: 2 * whole].reshape(-1, 2), heard):
-                raise ProbeError(ring.complaint)
+            ring.append(array[: 2 * whole].reshape(-1, 2), received_s)
             odd = (odd + got) % 2
             if odd:
                 buffer[0] = buffer[2 * whole]
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()

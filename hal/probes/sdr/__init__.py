@@ -1,1 +1,1 @@
-"""Power from a stream of IQ samples: ring, time stamps, noise floor, validity."""
+"""Rewards from a stream of IQ samples: ring, time stamps, power, noise floor, validity."""

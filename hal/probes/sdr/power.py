@@ -1,6 +1,6 @@
-"""Power from IQ samples, how sure it is, and the reward that follows from it.
+"""Power from IQ samples, its uncertainty, and the reward computed from it.
 
-0 dBFS is mean |z|² = 1. Bytes stand for (x − 127.5)/127.5.
+0 dBFS is mean |z|² = 1. A byte x has the value (x − 127.5)/127.5.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from macontrol.config.model.reward import reward_of
 from macontrol.config.model.units import to_db
-from macontrol.hal.probes.sdr.ring import Samples
+from macontrol.hal.probes.sdr.samples import Samples
 
 DB_PER_NEPER = 10.0 / log(10.0)
-"""4.343: a relative error of 1 in a power, in dB."""
+"""4.343: a relative power error of 1, in dB."""
 FLOAT_RAIL = 0.99
-"""|I| or |Q| of a float sample from which on it is taken to be on the rails."""
+"""A float sample counts as clipped if |I| or |Q| reaches this."""
 SEGMENTS = 16
-"""Into how many parts a window is cut to see how its power varies."""
+"""The number of parts of a window whose powers are compared."""
 _HANN_BINS = 1.5
-"""Equivalent noise bandwidth of the Hann window: neighbouring bins are not independent."""
+"""Equivalent noise bandwidth of the Hann window, in bins: adjacent bins are correlated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class PowerReading:
     """The power in a window of samples."""
 
     power: float
-    """Mean |z|² without the constant part; 1 is full scale."""
+    """Mean |z|² without the DC part; 1 is full scale."""
     sigma_db: float
     """Standard deviation of the power (dB)."""
     samples: int
     clipped_share: float
     """The share of samples with I or Q on the rails."""
     noise_sigma_db: float = inf
-    """What the standard deviation would be if the window held nothing but noise (dB)."""
+    """The standard deviation of a window that contains only noise (dB)."""
     strongest: float = nan
-    """Of a tone: the power in the strongest band of the same width, wherever it is."""
+    """In tone mode: the power in the strongest band of the same width."""
     strongest_hz: float = nan
-    """Where a band that holds the strongest line is centred, from the tuned frequency."""
+    """In tone mode: the centre of a band with the strongest line, from the tuned frequency."""
 
     @property
     def dbfs(self) -> float:
@@ -49,7 +49,7 @@ class PowerReading:
 
 
 def to_complex(samples: Samples) -> npt.NDArray[np.complex64]:
-    """I and Q columns (bytes or floats) as complex numbers of full scale 1."""
+    """Convert columns I and Q (bytes or floats) to complex numbers with full scale 1."""
     if samples.dtype == np.uint8:
         scaled = samples.astype(np.float32)
         scaled -= np.float32(127.5)
@@ -60,19 +60,19 @@ def to_complex(samples: Samples) -> npt.NDArray[np.complex64]:
 
 
 def clipped_share(samples: Samples) -> float:
-    """The share of samples that stand on the rails in I or Q."""
+    """Return the share of samples with I or Q on the rails."""
     if len(samples) == 0:
         return 0.0
-    # Bytes: 255 + 1 wraps to 0, so both rails are at most 1.
+    # For bytes 255 + 1 wraps to 0, so that both rails are at most 1.
     railed = (samples + 1 <= 1) if samples.dtype == np.uint8 else np.abs(samples) >= FLOAT_RAIL
     return float(np.count_nonzero(railed[:, 0] | railed[:, 1])) / len(samples)
 
 
 def wideband(samples: Samples) -> PowerReading:
-    """Measure the power in the whole band, without the constant part.
+    """Measure the power in the whole band, without the DC part.
 
-    σ = 4.343/√N dB as for noise, or what the spread between parts of the window tells if that is
-    more: a signal that fades or is narrow has fewer independent samples.
+    σ = 4.343/√N dB as for noise, or the value from the spread between parts of the window if that
+    is larger: a fading or narrow signal has fewer independent samples.
     """
     count = len(samples)
     parts = min(SEGMENTS, count)
@@ -90,8 +90,8 @@ def tone(
 ) -> PowerReading:
     """Measure the power in a narrow band around an offset from the tuned frequency.
 
-    The bins of short Hann-windowed transforms that fall into the band are summed, so that a tone
-    counts in full wherever in the band the two oscillators put it.
+    The bins of short Hann-windowed transforms that are in the band are summed. A tone has the same
+    power anywhere in the band, so that an error of the two oscillators does not change it.
     """
     count = len(samples)
     wanted = 1 << max(3, int(np.ceil(np.log2(8 * sample_rate_hz / bandwidth_hz))))
@@ -102,7 +102,7 @@ def tone(
     hann = np.hanning(length + 1)[:-1].astype(np.float32)
     frequencies = np.fft.fftfreq(length, 1 / sample_rate_hz)
     band = np.abs(frequencies - offset_hz) <= bandwidth_hz / 2
-    if not band.any():  # a window too short for the bandwidth: the bin that is nearest
+    if not band.any():  # the window is too short for the bandwidth: use the nearest bin
         band[np.argmin(np.abs(frequencies - offset_hz))] = True
     z = to_complex(samples)
     z = (z - z.mean())[: parts * length].reshape(parts, length)
@@ -119,7 +119,7 @@ def tone(
 
 
 def _strongest_band(spectrum: npt.NDArray[np.float64], width: int) -> float:
-    """The most that neighbouring bins sum up to; the spectrum is a circle."""
+    """Return the largest sum of `width` adjacent bins of a circular spectrum."""
     sums = np.cumsum(np.concatenate(([0.0], spectrum, spectrum[: width - 1])))
     return float((sums[width:] - sums[:-width]).max())
 
@@ -137,8 +137,8 @@ def _reading(
 
 
 def snr(power: float, noise: float) -> float:
-    """SNR = max(0, (P − N)/N); not a number if one of them is none."""
-    return max((power - noise) / noise, 0.0)  # in this order: max keeps a NaN only if it is first
+    """Return SNR = max(0, (P − N)/N); NaN if P or N is NaN."""
+    return max((power - noise) / noise, 0.0)  # max returns a NaN only if it comes first
 
 
 def rate_reward(
@@ -148,10 +148,10 @@ def rate_reward(
     power_sigma_db: float,
     noise_sigma_db: float,
 ) -> tuple[float, float]:
-    """The reward (1 − T_a/T_s)·log2(1 + SNR) and its standard deviation.
+    """Return the reward (1 − T_a/T_s)·log2(1 + SNR) and its standard deviation.
 
     1 + SNR = P/N, so the derivative with respect to ln P is share/ln 2, and with respect to ln N
-    its negative. Where P falls below N the reward is 0, and as unsure as it is at P = N.
+    its negative. For P < N the reward is 0, with the standard deviation of P = N.
     """
     reward = reward_of(transmission_share, snr(power, noise))
     relative = sqrt(power_sigma_db**2 + noise_sigma_db**2) / DB_PER_NEPER

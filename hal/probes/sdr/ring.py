@@ -1,55 +1,38 @@
-"""The last seconds of an IQ stream, and the time at which each of its samples was taken.
+"""The latest seconds of an IQ stream, addressed by time.
 
-Samples are numbered as they come. A block can arrive late but never early, so over some seconds
-the lower envelope of arrival − n/fs, taken at the ends of the blocks, tells when sample n was
-taken, whatever the delivery jitters.
-
-A block that is on time by that envelope also proves that no samples are missing before it: what
-is lost is never made up, and would make all that follows late. A window of time is therefore
-handed out once its last sample is in and a block at or after that sample was on time. Until then
-it is pending; older samples never stand in for it. When all blocks stay late and catch up no
-more, samples were lost: the numbering starts anew, and every window that reaches back is a gap.
-So it is when blocks come earlier and earlier: their sample rate is not the one that was asked for.
+A window of time is ready when its last sample has arrived and a block at or after that sample was
+on time. Until then it is pending; older samples never replace it. Samples are lost if all blocks
+stay late and do not catch up. Then the numbering starts again, and every window that reaches back
+further is a gap. The same happens if blocks arrive earlier and earlier: their sample rate is not
+the requested one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, floor, inf, isnan, nan
-from typing import Any, Literal
+from math import ceil, floor, inf, isnan
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-Samples = npt.NDArray[Any]
-"""One row a sample, I and Q its columns: unsigned bytes or floats."""
+from macontrol.config.model.errors import ProbeError
+from macontrol.hal.probe import GAP, SETTLING, STALE
+from macontrol.hal.probes.sdr.sample_rate import RATE_KNOWN_S, RateMonitor
+from macontrol.hal.probes.sdr.samples import Samples, SampleStore
+from macontrol.hal.probes.sdr.timestamps import ArrivalEnvelope, Backlog
 
-ENVELOPE_S = 8.0
-"""How far the envelope looks back. A sample clock 100 ppm slow then errs by 0.8 ms."""
-LOST_AFTER_S = 1.0
-"""Samples count as lost when all blocks were late for so long without catching up."""
-EARLY_S = 0.05
-"""A block that is earlier than the envelope improves it; one that is so much earlier breaks it."""
 RELEARN_S = 0.25
-"""What is left out after lost samples until the envelope is known again."""
-CLOCK_TOLERANCE = 0.005
-"""A sample clock off by more shifts samples by more than a guard within the longest window."""
-RATE_KNOWN_S = 5.0
-"""How long samples are counted until their rate is known ..."""
-RATE_TOLERANCE = 0.02
-"""... to this share: a server's block may be in the count or not."""
-HOPELESS_S = RATE_KNOWN_S + 1.5
-"""A stream that has not settled so long after it should have is not going to."""
-_BREAKS_OF_A_WRONG_RATE = 3
-_BREAKS_KEPT_S = 6.0
+"""No windows are ready for this time after lost samples, until the envelope is known again."""
+SETTLING_LIMIT_S = RATE_KNOWN_S + 1.5
+"""A stream that is unsettled for this time longer than planned does not settle any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The samples of an interval; or why there are none; or neither yet."""
+    """The samples of an interval, or the reason why they are lost, or neither yet."""
 
     state: Literal["ready", "pending", "lost"]
     samples: Samples | None = None
@@ -60,7 +43,7 @@ _PENDING = Window("pending")
 
 
 class IQRing:
-    """A ring of samples in bounded memory. One thread appends, others ask for windows."""
+    """A ring of samples. One thread appends, others request windows."""
 
     def __init__(
         self,
@@ -76,278 +59,178 @@ class IQRing:
     ) -> None:
         self.sample_rate_hz = sample_rate_hz
         self._on_settled = on_settled
-        self._tolerance_s = tolerance_s
         self._settling_s = settling_s
         self._stale_s = stale_s
         self._delay_s = delay_s
-        self._data = np.zeros((max(1, ceil(capacity_s * sample_rate_hz)), 2), dtype)
+        self._store = SampleStore(ceil(capacity_s * sample_rate_hz), dtype)
+        self._envelope = ArrivalEnvelope(tolerance_s)
+        self._backlog = Backlog(tolerance_s)
+        self._rate = RateMonitor(sample_rate_hz)
         self._changed = threading.Condition()
         self._awaited_s = inf
         self._broken_at_s = -inf
-        self._break_reason = "gap"
+        self._break_reason = GAP
         self.restarts: dict[str, int] = {}
-        self._rate_is_doubted = False
-        self.complaint = ""
-        """Why the stream is to be reopened, once `append` has said that it is."""
-        self._connection_began()
-        self._begin(settling_s)
-
-    def _connection_began(self) -> None:
-        self._total = 0
-        self._first_arrival_s = nan
-        self._last_arrival_s = nan
-        # Moments since the first arrival, and the samples until then: one that parts the time since
-        # then so that neither part is short, and the next one that will.
-        self._parting = self._next_parting = (nan, 0)
-        self._breaks_at_s: deque[float] = deque()
         self._unsettled_since_s: float | None = None
+        self._reset(settling_s)
 
-    def _begin(self, settling_s: float) -> None:
-        """Number from 0 again, and learn the envelope anew."""
-        self._count = 0
+    def _reset(self, settling_s: float) -> None:
+        """Number the samples from 0 again, and learn their times again."""
+        self._store.clear()
+        self._envelope.reset()
+        self._backlog.clear()
         self._confirmed = 0
         self._settle_for_s = settling_s
         self._settles_at_s = inf
         self._settled: int | None = None
-        # When the envelope was last held against the sample clock, and where it was.
-        self._held_at_s, self._held_offset_s = inf, nan
-        # Rising offsets only, oldest first: the first is the lowest of all that are recent.
-        self._lowest: deque[tuple[float, float]] = deque()
-        self._late_since_s: float | None = None
-        self._late_best_s = 0.0
-        self._late_best_at_s = 0.0
+
+    @property
+    def count(self) -> int:
+        """Number of samples since the stream was last restarted."""
+        return self._store.count
 
     @property
     def capacity(self) -> int:
-        """Get how many samples are held at the most."""
-        return len(self._data)
+        """The largest number of samples in memory."""
+        return self._store.capacity
 
     @property
     def is_settled(self) -> bool:
-        """Get whether windows can be had from now on."""
+        """Whether windows can become ready."""
         return self._settled is not None
 
     @property
     def why_unsettled(self) -> str:
-        """Get what keeps windows from being had, as far as it shows."""
-        elapsed = self._last_arrival_s - self._first_arrival_s
-        if not elapsed > 0:
-            return "no samples come"
-        return (
-            f"samples come too unevenly, or not at their rate: {self._total / elapsed:,.0f} a "
-            f"second of {self.sample_rate_hz:,.0f}"
-        )
-
-    @property
-    def behind_s(self) -> float:
-        """Get how late the stream runs at present; 0 if it is on time."""
-        return 0.0 if self._late_since_s is None else self._late_best_s
+        """What prevents windows from becoming ready, as far as it is visible."""
+        return self._rate.description
 
     @property
     def measured_rate_hz(self) -> float:
-        """Get the samples a second since the stream was opened; NaN before 5 s have passed.
-
-        It errs by up to a block of the server's in all the samples since then.
-        """
-        elapsed = self._last_arrival_s - self._first_arrival_s
-        return self._total / elapsed if elapsed >= RATE_KNOWN_S else nan
-
-    @property
-    def is_off_its_rate(self) -> bool:
-        """Get whether the rate is known, and not the one that was asked for."""
-        rate = self.measured_rate_hz
-        return not isnan(rate) and abs(rate / self.sample_rate_hz - 1) > RATE_TOLERANCE
-
-    @property
-    def _is_steadily_off_its_rate(self) -> bool:
-        """Whether it was off the same way before and after: a loss or a stall is so for a while."""
-        moment_s, total = self._parting
-        if not self.is_off_its_rate or isnan(moment_s):
-            return False
-        elapsed_s = self._last_arrival_s - self._first_arrival_s
-        before = total / moment_s / self.sample_rate_hz - 1
-        after = (self._total - total) / (elapsed_s - moment_s) / self.sample_rate_hz - 1
-        return before * after > 0 and min(abs(before), abs(after)) > RATE_TOLERANCE / 2
-
-    def _count_arrived(self, samples: int, arrival_s: float) -> None:
-        """Count towards the rate; what the first block holds came before the time that is taken."""
-        self._last_arrival_s = arrival_s
-        if isnan(self._first_arrival_s):
-            self._first_arrival_s = arrival_s
-            return
-        self._total += samples
-        elapsed_s, due_s = arrival_s - self._first_arrival_s, 2 * self._next_parting[0]
-        if elapsed_s >= (RATE_KNOWN_S / 2 if isnan(due_s) else due_s):
-            self._parting, self._next_parting = self._next_parting, (elapsed_s, self._total)
+        """Samples per second since the stream was opened; NaN in the first 5 s."""
+        return self._rate.measured_hz
 
     @property
     def loses_by_its_rate(self) -> bool:
-        """Get whether samples are lost again and again, as the rate is not the one asked for.
-
-        Samples that were lost once, or are late, are also too few for a while.
-        """
+        """Whether samples are lost repeatedly because the rate is not the requested one."""
         with self._changed:
-            since_s = self._last_arrival_s - _BREAKS_KEPT_S
-            breaks = sum(moment_s >= since_s for moment_s in self._breaks_at_s)
-            return breaks > 1 and self._is_steadily_off_its_rate
+            return self._rate.causes_losses
 
-    def append(self, block: Samples, arrival_s: float) -> bool:
-        """Take in the next samples of the stream, whose last one arrived just now.
+    def append(self, block: Samples, arrival_s: float) -> None:
+        """Append the next samples of the stream; the last of them arrived just now.
 
-        False says that the stream is to be reopened, `complaint` why: it is hopelessly behind, and
-        reopening gets rid of what is queued; or its rate is wrong, and may be right then.
+        Raise ProbeError if the stream must be reopened: because it is too far behind, and reopening
+        discards the queue, or because its rate is wrong, and can be right afterwards.
         """
         if len(block) == 0:
-            return True
+            return
         with self._changed:
-            self._store(block)
-            self._count_arrived(len(block), arrival_s)
-            return self._stamp(arrival_s) and self._has_hope(arrival_s)
+            self._store.append(block)
+            self._rate.count(len(block), arrival_s)
+            self._stamp(arrival_s)
+            self._limit_settling(arrival_s)
 
     def restart(self, reason: str, at_s: float, *, reopened: bool = False) -> None:
-        """Start anew after samples were lost, or after the stream was reopened."""
+        """Start again after samples were lost, or after the stream was reopened."""
         with self._changed:
             if reopened:
-                self._connection_began()
+                self._rate.reset()
+                self._unsettled_since_s = None
             self._restart(reason, at_s, self._settling_s if reopened else RELEARN_S)
 
     def _restart(self, reason: str, at_s: float, settling_s: float) -> None:
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
         self._broken_at_s = at_s
         self._break_reason = reason
-        self._begin(settling_s)
+        self._reset(settling_s)
         self._changed.notify_all()
 
-    def _store(self, block: Samples) -> None:
-        size = len(self._data)
-        end = self._count + len(block)
-        kept = block[-size:]
-        at = (end - len(kept)) % size
-        head = min(len(kept), size - at)
-        self._data[at : at + head] = kept[:head]
-        self._data[: len(kept) - head] = kept[head:]
-        self._count = end
-
-    def _stamp(self, arrival_s: float) -> bool:
-        """Learn from a block's arrival when samples are taken, and whether all are there."""
-        offset = arrival_s - self._count / self.sample_rate_hz
-        lowest = self._lowest
-        if not lowest:
+    def _stamp(self, arrival_s: float) -> None:
+        """Learn from the arrival of a block when samples are taken, and whether any are missing."""
+        offset_s = arrival_s - self._store.count / self.sample_rate_hz
+        envelope = self._envelope
+        if envelope.is_empty:
             self._settles_at_s = arrival_s + self._settle_for_s
-        elif self._settled is not None and self._is_early(offset, arrival_s):
-            return self._break(arrival_s)
-        if lowest and offset > lowest[0][1] + self._tolerance_s:
-            return self._late(offset - lowest[0][1], arrival_s)
-        while lowest and lowest[-1][1] >= offset:
-            lowest.pop()
-        lowest.append((arrival_s, offset))
-        # Forgotten only while blocks are on time: a backlog must not become the new envelope.
-        while lowest[0][0] < arrival_s - ENVELOPE_S:
-            lowest.popleft()
-        self._late_since_s = None
-        self._confirmed = self._count
+        elif self._settled is not None and envelope.is_early(offset_s, arrival_s):
+            self._break(arrival_s)
+            return
+        if envelope.is_late(offset_s):
+            self._late(offset_s - envelope.offset_s, arrival_s)
+            return
+        envelope.add(offset_s, arrival_s)
+        self._backlog.clear()
+        self._confirmed = self._store.count
         if self._settled is None and arrival_s >= self._settles_at_s:
-            return self._settle(arrival_s)
-        if self._is_in(self._awaited_s):
+            self._settle(arrival_s)
+        elif self._has_arrived(self._awaited_s):
             self._changed.notify_all()
-        return True
 
-    def _has_hope(self, arrival_s: float) -> bool:
-        """Whether windows can be had, or were until a short while ago."""
+    def _settle(self, arrival_s: float) -> None:
+        """Make windows available. After a wrong rate, first see that the rate is right."""
+        if self._rate.is_doubted:
+            if isnan(self._rate.measured_hz):
+                return
+            if self._rate.is_wrong:
+                raise self._rate.refusal()
+            self._rate.is_doubted = False
+        self._settled = self._store.count
+        self._envelope.set_reference(arrival_s)
+        self._on_settled()
+        self._changed.notify_all()
+
+    def _limit_settling(self, arrival_s: float) -> None:
+        """Raise ProbeError if the stream has been unsettled for too long."""
         if self._settled is not None:
             self._unsettled_since_s = None
         elif self._unsettled_since_s is None:
             self._unsettled_since_s = arrival_s
-        elif arrival_s - self._unsettled_since_s > self._settling_s + HOPELESS_S:
-            if self._is_steadily_off_its_rate:
-                return self._complain_of_rate()
-            self.complaint = f"samples are lost again and again ({self._break_reason})"
-            return False
-        return True
+        elif arrival_s - self._unsettled_since_s > self._settling_s + SETTLING_LIMIT_S:
+            if self._rate.is_steadily_wrong:
+                raise self._rate.refusal()
+            raise ProbeError(f"samples are lost repeatedly ({self._break_reason})")
 
-    def _settle(self, arrival_s: float) -> bool:
-        """Hand out windows from now on; after a wrong rate only once it is seen to be right."""
-        if self._rate_is_doubted:
-            if isnan(self.measured_rate_hz):
-                return True
-            if self.is_off_its_rate:
-                return self._complain_of_rate()
-            self._rate_is_doubted = False
-        self._settled = self._count
-        self._held_at_s, self._held_offset_s = arrival_s, self._lowest[0][1]
-        self._on_settled()
-        self._changed.notify_all()
-        return True
+    def _late(self, lateness_s: float, arrival_s: float) -> None:
+        """Distinguish lost samples (late forever) from a backlog (late, but catching up)."""
+        backlog = self._backlog
+        backlog.add(lateness_s, arrival_s)
+        is_stale, is_slow = backlog.smallest_s > self._stale_s, backlog.is_slow(arrival_s)
+        is_lost = backlog.is_loss(arrival_s)
+        if is_lost:
+            self._break(arrival_s)
+        if is_stale and (is_lost or is_slow):
+            raise ProbeError(
+                f"samples arrive more than {self._stale_s:g} s late and do not catch up"
+            )
 
-    def _is_early(self, offset_s: float, arrival_s: float) -> bool:
-        """Tell what is earlier than jitter explains: the clock stood still, or runs too fast."""
-        lowest_s = self._lowest[0][1]
-        if arrival_s - self._held_at_s > ENVELOPE_S:
-            self._held_at_s, self._held_offset_s = arrival_s, lowest_s
-        allowed_s = EARLY_S + CLOCK_TOLERANCE * (arrival_s - self._held_at_s)
-        return offset_s < max(lowest_s - EARLY_S, self._held_offset_s - allowed_s)
-
-    def _late(self, excess_s: float, arrival_s: float) -> bool:
-        """Tell lost samples (late for good) from a backlog (late, but catching up)."""
-        if self._late_since_s is None:
-            self._late_since_s = arrival_s
-            self._late_best_s, self._late_best_at_s = excess_s, arrival_s
-        elif excess_s < self._late_best_s - self._tolerance_s:
-            self._late_best_s, self._late_best_at_s = excess_s, arrival_s
-        hopeless = self._late_best_s > self._stale_s
-        if hopeless:
-            self.complaint = f"samples come more than {self._stale_s:g} s late and do not catch up"
-        if arrival_s - self._late_best_at_s > LOST_AFTER_S:
-            return self._break(arrival_s) and not hopeless
-        return not (hopeless and arrival_s - self._late_since_s > 2 * LOST_AFTER_S)
-
-    def _break(self, arrival_s: float) -> bool:
-        """Start anew; False if it has come to that again and again, for the rate is wrong."""
-        breaks = self._breaks_at_s
-        breaks.append(arrival_s)
-        while breaks[0] < arrival_s - _BREAKS_KEPT_S:
-            breaks.popleft()
-        self._restart("gap", arrival_s, RELEARN_S)
-        if len(breaks) >= _BREAKS_OF_A_WRONG_RATE and self._is_steadily_off_its_rate:
-            return self._complain_of_rate()
-        return True
-
-    def _complain_of_rate(self) -> bool:
-        self._rate_is_doubted = True
-        self.complaint = (
-            f"{self.measured_rate_hz:,.0f} samples a second come, {self.sample_rate_hz:,.0f} were "
-            "asked for; set probe.sample_rate_hz to a rate that the radio has and the computer "
-            "can take"
-        )
-        return False
+    def _break(self, arrival_s: float) -> None:
+        self._restart(GAP, arrival_s, RELEARN_S)
+        self._rate.count_break(arrival_s)
 
     def _time_of(self, index: int) -> float:
-        offset = self._lowest[0][1] if self._lowest else nan
-        return offset + index / self.sample_rate_hz - self._delay_s
+        return self._envelope.offset_s + index / self.sample_rate_hz - self._delay_s
 
     def time_of(self, index: int) -> float:
-        """Get when a sample was taken (s); NaN before anything has arrived."""
+        """Return when a sample was taken (s); NaN before the first arrival."""
         with self._changed:
             return self._time_of(index)
 
-    def _is_in(self, moment_s: float) -> bool:
-        """Whether a window that ends at a moment need not be waited for any longer."""
+    def _has_arrived(self, moment_s: float) -> bool:
+        """Whether a window that ends at this time is complete and can be read."""
         return self._settled is not None and self._time_of(self._confirmed) >= moment_s
 
     def wait(self, moment_s: float, timeout_s: float) -> None:
-        """Wait until the samples up to a moment are in and can be had, at the longest so long.
+        """Wait until the samples up to a time can be read, but at most `timeout_s`.
 
-        It ends sooner when the stream breaks, or settles.
+        The wait also ends when the stream breaks or settles.
         """
         with self._changed:
-            if self._is_in(moment_s):
+            if self._has_arrived(moment_s):
                 return
             self._awaited_s = moment_s
             self._changed.wait(timeout_s)
             self._awaited_s = inf
 
     def window(self, start_s: float, end_s: float) -> Window:
-        """Get the samples taken in an interval, once all of them are in."""
+        """Return the samples taken in an interval, once all of them have arrived."""
         with self._changed:
             if start_s < self._broken_at_s:
                 return Window("lost", reason=self._break_reason)
@@ -356,16 +239,9 @@ class IQRing:
             first = ceil((start_s - self._time_of(0)) * self.sample_rate_hz)
             last = floor((end_s - self._time_of(0)) * self.sample_rate_hz)
             if first < self._settled:
-                return Window("lost", reason="settling")
-            if first < self._count - len(self._data):
-                return Window("lost", reason="stale")
+                return Window("lost", reason=SETTLING)
+            if first < self._store.oldest:
+                return Window("lost", reason=STALE)
             if self._confirmed < last:
                 return _PENDING
-            return Window("ready", self._copy(first, max(first, last)))
-
-    def _copy(self, first: int, last: int) -> Samples:
-        size = len(self._data)
-        at, count = first % size, last - first
-        if at + count <= size:
-            return self._data[at : at + count].copy()
-        return np.concatenate([self._data[at:], self._data[: at + count - size]])
+            return Window("ready", self._store.copy(first, max(first, last)))

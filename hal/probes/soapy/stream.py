@@ -1,7 +1,7 @@
 """A radio through SoapySDR: RTL-SDR, HackRF, LimeSDR, USRP … or a sound card.
 
-SoapySDR's Python module is not on PyPI; Debian has it as python3-soapysdr, for the system's Python.
-It is imported when a radio is opened, and a message says what to do where it is missing.
+The Python module of SoapySDR is not on PyPI. Debian has it as python3-soapysdr, for the system's
+Python. It is imported when a radio is opened; if it is missing, the error says how to install it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from macontrol.config.model.errors import ConfigError, ProbeError
 from macontrol.config.probe_settings import ProbeSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.probe import OVERFLOW
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
 
@@ -30,33 +31,34 @@ _DVB_MODULES = ("dvb_usb_rtl28xxu", "rtl2832_sdr", "rtl2832")
 
 
 def load_soapy() -> Any:
-    """Import SoapySDR, or say how to get it."""
+    """Import SoapySDR; raise ProbeError with instructions if it is missing."""
     try:
         return importlib.import_module("SoapySDR")
     except ImportError as error:
         raise ProbeError(
-            f"SoapySDR's Python module cannot be imported ({error}); install python3-soapysdr "
-            "(Debian) and run macontrol with the system's Python: a virtual environment made "
-            "with --system-site-packages sees it. Or use rtl_tcp, which needs nothing"
+            f"the Python module of SoapySDR cannot be imported ({error})",
+            "install python3-soapysdr (Debian) and run macontrol with the system's Python, for "
+            "example in a virtual environment made with --system-site-packages. Or use rtl_tcp, "
+            "which needs no module",
         ) from None
 
 
 def parse_arguments(text: str) -> dict[str, str]:
-    """Read `key=value,key=value`."""
+    """Parse `key=value,key=value`."""
     pairs = [item.partition("=") for item in text.split(",") if item.strip()]
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def installed_modules(soapy: Any) -> list[str]:
-    """The kinds of radio for which SoapySDR has a module, by the names of the modules' files."""
+    """Return the radio types for which SoapySDR has a module, by the names of the module files."""
     names = (Path(path).name for path in soapy.listModules())
     return sorted(re.sub(r"^lib|(Support)?\.\w+$", "", name) for name in names)
 
 
 def find_radios(soapy: Any) -> dict[str, str]:
-    """The radios that SoapySDR finds: what to give to --probe, and what they call themselves.
+    """Return the radios that SoapySDR finds: the value for --probe, and the label of the radio.
 
-    Some modules open a radio for a moment to ask it.
+    Some modules open a radio briefly to query it.
     """
     found = {}
     for item in map(dict, soapy.Device.enumerate()):
@@ -67,45 +69,46 @@ def find_radios(soapy: Any) -> dict[str, str]:
     return found
 
 
-def who_holds_the_dongle(proc: Path = Path("/proc")) -> str:
-    """Name what may keep a USB radio busy: the kernel's DVB driver, or other processes."""
-    holders = []
+def users_of_usb(proc: Path = Path("/proc")) -> list[str]:
+    """Name what may use a USB radio: the kernel's DVB driver, or other processes."""
+    users = []
     with contextlib.suppress(OSError):
         loaded = {line.split()[0] for line in (proc / "modules").read_text().splitlines()}
-        holders += [
-            f"the kernel module {name} (rmmod it)" for name in _DVB_MODULES if name in loaded
+        users += [
+            f"the kernel module {name} (remove it with rmmod)"
+            for name in _DVB_MODULES
+            if name in loaded
         ]
     for process in proc.glob("[0-9]*"):
         with contextlib.suppress(OSError):
             links = [str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()]
             if any(link.startswith("/dev/bus/usb/") for link in links):
                 name = (process / "comm").read_text().strip()
-                holders.append(f"{name} (process {process.name})")
-    return f" (it may be held by {', '.join(holders)})" if holders else ""
+                users.append(f"{name} (process {process.name})")
+    return users
 
 
-def _what_there_is(soapy: Any) -> str:
+def _fix_of_missing_radio(soapy: Any) -> str:
     found = find_radios(soapy)
     if found:
         named = ", ".join(f"{option} ({label})" for option, label in found.items())
-        return f"SoapySDR finds {named}: name one of them with --probe"
+        return f"SoapySDR finds {named}: select one of them with --probe"
     modules = ", ".join(installed_modules(soapy)) or "none"
     return (
-        "SoapySDR finds no radio: is it plugged in and switched on, and is its module installed "
-        f"(there are: {modules}, and in Debian more as soapysdr-module-...)?"
+        "SoapySDR finds no radio: check that it is plugged in and switched on, and that its module "
+        f"is installed (installed: {modules}. Debian has more as soapysdr-module-...)"
     )
 
 
-def _words(error: Exception) -> str:
-    """An error of a library's in one line."""
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _ranges(ask: Callable[[int, int], Any], direction: int) -> list[tuple[float, float]]:
-    """The ranges that a device says it has; none if it does not say."""
+def _ranges(query: Callable[[int, int], Any], direction: int) -> list[tuple[float, float]]:
+    """Return the ranges that a device reports; an empty list if it reports none."""
     try:
         found = [
-            (float(each.minimum()), float(each.maximum())) for each in ask(direction, _CHANNEL)
+            (float(each.minimum()), float(each.maximum())) for each in query(direction, _CHANNEL)
         ]
     except (RuntimeError, TypeError):
         return []
@@ -136,43 +139,45 @@ class SoapyStream:
         try:
             self._device = soapy.Device(parse_arguments(self._settings.soapy_arguments))
         except RuntimeError as error:
-            held = who_holds_the_dongle()
+            users = ", ".join(users_of_usb())
+            used = f" (possibly in use by {users})" if users else ""
             raise ProbeError(
-                f"cannot be opened: {_words(error)}{held}; {_what_there_is(soapy)}"
+                f"cannot be opened: {_one_line(error)}{used}", _fix_of_missing_radio(soapy)
             ) from None
         try:
             if stop.is_set():
-                raise ProbeError("it was closed")
+                raise ProbeError("the probe is closed")
             self._tune(soapy, self._device)
         except (RuntimeError, ValueError) as error:
-            advice = self._advice(soapy)
+            fix = self._fix(soapy)
             self.close()
-            raise ProbeError(f"cannot be set up: {_words(error)}; {advice}") from None
+            raise ProbeError(f"cannot be set up: {_one_line(error)}", fix) from None
         except (ConfigError, ProbeError):
             self.close()
             raise
 
-    def _advice(self, soapy: Any) -> str:
-        """What may be wrong with a device that does not take its settings."""
+    def _fix(self, soapy: Any) -> str:
+        """Return what to change if the device does not accept its settings."""
         wanted = self._settings.sample_rate_hz
         ranges = _ranges(self._device.getSampleRateRange, soapy.SOAPY_SDR_RX)
         if not ranges or any(low <= wanted <= high for low, high in ranges):
-            return "see probe.soapy_arguments, probe.soapy_stream and probe.sample_rate_hz"
+            return "check probe.soapy_arguments, probe.soapy_stream and probe.sample_rate_hz"
         rates = ", ".join(
             f"{low:.12g}" if low == high else f"{low:.12g} to {high:.12g}" for low, high in ranges
         )
         nearest = (min(max(wanted, low), high) for low, high in ranges)
         near = min(nearest, key=lambda rate: abs(rate - wanted))
-        return f"of the rates that it has ({rates}) set probe.sample_rate_hz to {near:.12g}"
+        return f"set probe.sample_rate_hz to {near:.12g} (its rates are {rates})"
 
     def _tune(self, soapy: Any, device: Any) -> None:
         settings, rx = self._settings, soapy.SOAPY_SDR_RX
         device.setSampleRate(rx, _CHANNEL, settings.sample_rate_hz)
         rate = device.getSampleRate(rx, _CHANNEL)
         if abs(rate / settings.sample_rate_hz - 1) > _RATE_TOLERANCE:
-            taken, wanted = f"{rate:.12g}", f"{settings.sample_rate_hz:.12g}"
             raise ProbeError(
-                f"the radio takes {taken} samples per second, not {wanted}; {self._advice(soapy)}"
+                f"the radio delivers {rate:.12g} samples per second, not "
+                f"{settings.sample_rate_hz:.12g}",
+                self._fix(soapy),
             )
         frequencies = _ranges(device.getFrequencyRange, rx)
         refuse_beyond(settings.tuner_frequency_hz, frequencies, "tuner")
@@ -188,32 +193,31 @@ class SoapyStream:
         failed = device.activateStream(self._stream)
         if failed:
             raise ProbeError(
-                f"the stream does not start: {soapy.errToStr(failed)}; {self._advice(soapy)}"
+                f"the stream does not start: {soapy.errToStr(failed)}", self._fix(soapy)
             )
 
     def read(self, ring: IQRing, stop: threading.Event) -> None:
-        """Read samples into the ring until `stop` is set."""
+        """Append samples to the ring until `stop` is set."""
         if self._stream is None:
-            raise ProbeError("it is not open")
+            raise ProbeError("the radio is not open")
         soapy, device, stream, now = load_soapy(), self._device, self._stream, self._clock.now
         silence_s = self._settings.silence_s
         buffer = np.zeros(max(1024, int(device.getStreamMTU(stream))), np.complex64)
         rows = buffer.view(np.float32).reshape(-1, 2)
-        heard = now()
+        received_s = now()
         while not stop.is_set():
             result = device.readStream(stream, [buffer], len(buffer), 0, _READ_TIMEOUT_US)
-            moment = now()
+            now_s = now()
             if result.ret > 0:
-                heard = moment
-                if not ring.append(rows[: result.ret], moment):
-                    raise ProbeError(ring.complaint)
+                received_s = now_s
+                ring.append(rows[: result.ret], now_s)
                 if result.flags & soapy.SOAPY_SDR_END_ABRUPT:
-                    ring.restart("overflow", moment)
-            elif result.ret == soapy.SOAPY_SDR_OVERFLOW and moment - heard <= silence_s:
-                ring.restart("overflow", moment)
+                    ring.restart(OVERFLOW, now_s)
+            elif result.ret == soapy.SOAPY_SDR_OVERFLOW and now_s - received_s <= silence_s:
+                ring.restart(OVERFLOW, now_s)
             elif result.ret not in (0, soapy.SOAPY_SDR_TIMEOUT, soapy.SOAPY_SDR_OVERFLOW):
                 raise ProbeError(f"reading failed: {soapy.errToStr(result.ret)}")
-            elif moment - heard > silence_s:
+            elif now_s - received_s > silence_s:
                 raise ProbeError(f"no samples for {silence_s:g} s")
 
     def close(self) -> None:
@@ -222,7 +226,7 @@ class SoapyStream:
         self._device = self._stream = None
         if device is None:
             return
-        # What fails while letting go is of no use to anybody.
+        # The radio is given up: an error here has no consequence.
         with contextlib.suppress(Exception):
             if stream is not None:
                 device.deactivateStream(stream)

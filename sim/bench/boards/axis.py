@@ -1,7 +1,7 @@
-"""An axis that is moved by counting steps: what it counts and where it truly is are two things.
+"""An axis that counts steps, as on a stage without an encoder.
 
-So it is on any stage without an encoder: the count goes on when the carriage is stuck, and knows
-nothing of lost steps.
+The count and the true position can differ: the count continues when the carriage is stuck, and
+does not include lost steps.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from macontrol.config.model.motion import Trapezoid
 from macontrol.sim.world.carriage import Carriage
 
 _OVERRUN_MM = 1.0
-"""How far beyond both ends of its travel the carriage meets something hard."""
+"""The carriage hits the end of the rail this far beyond its travel."""
 
 
 class CountedAxis:
-    """The count begins at 0, wherever the carriage is. Positions in mm, times in seconds."""
+    """The count starts at 0 at any position of the carriage. Units: mm and seconds."""
 
     def __init__(self, true_mm: float) -> None:
         self.counted = Carriage(0.0)
@@ -26,7 +26,7 @@ class CountedAxis:
     def move(
         self, target_mm: float, begin_s: float, motion: Trapezoid, ends_mm: tuple[float, float]
     ) -> None:
-        """Count to a position from a stand, and move as much, as far as there is rail."""
+        """Count to a position, and move the carriage as far, at most to the end of the rail."""
         before = self.counted.position_at(begin_s)
         self.counted.move(target_mm, begin_s, motion)
         if not self.is_stuck:
@@ -37,7 +37,7 @@ class CountedAxis:
             )
 
     def brake(self, now: float, acceleration: float = inf) -> None:
-        """Decelerate to a stand, or stand at once."""
+        """Decelerate to standstill, by default at once."""
         self.counted.brake(now, acceleration)
         self.true.brake(now, acceleration)
 
@@ -47,5 +47,5 @@ class CountedAxis:
         self.true.brake(now, inf)
 
     def release(self) -> None:
-        """Free the carriage."""
+        """Release the carriage."""
         self.is_stuck = False

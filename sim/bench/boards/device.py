@@ -1,7 +1,7 @@
-"""What every emulated device has: a port, a thread that lives behind it, and faults of the wire.
+"""The part that all emulated devices share: a port, a thread, and faults of the cable.
 
-All that a device does, it does in its own thread. What others ask of it, as a fault, is done there
-too, the next time it waits: so no device needs a lock.
+A device does everything in its own thread. Requests from other threads, such as faults, are
+executed there the next time the device waits, so that no device needs a lock.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from macontrol.config import Config
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.port import VirtualPort
 
-_PATIENCE_S = 5.0
-# Many minutes of talk, so that whoever looks at a whole run has its first line too.
+_REQUEST_TIMEOUT_S = 5.0
+# Enough for many minutes, so that the first line of a run is kept.
 _LINES_KEPT = 100_000
 
 
 class VirtualDevice(ABC):
     """One device. Start it, open `port`, and stop it with `close`; or use it in a `with`."""
+
+    settings: dict[Any, float]
+    """The settings of the device, by number or name."""
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: Config, clock: Clock, link: Path | None) -> Self:
+        """The device of a virtual bench; `link` is a fixed name for its port."""
 
     def __init__(self, name: str, clock: Clock, link: Path | None) -> None:
         self._clock = clock
@@ -33,36 +42,36 @@ class VirtualDevice(ABC):
         self._hanging = False
         self._received = bytearray()
         self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
-        """The lines the device has taken up, for tests to look at."""
+        """The lines that the device has received."""
         self.blind_moves = 0
-        """How many motions it was told to make without having been homed, though it had told so."""
+        """The number of motions commanded although the device had reported that it is not homed."""
         self.is_newly_opened = False
-        """Whether it has not been told to home since somebody opened its port."""
+        """Whether no client has homed it since its port was opened."""
 
     @abstractmethod
     def position_at(self, moment: float) -> float:
-        """Where the carriage truly is (mm): its distance from where homing takes it."""
+        """The true distance of the carriage from its home position (mm)."""
 
     @property
     @abstractmethod
     def usable_mm(self) -> float:
-        """How far from where homing takes it the carriage may be sent (mm)."""
+        """The usable travel from the home position (mm)."""
 
     @property
     def port(self) -> str:
-        """Where to reach it."""
+        """The name of the serial port."""
         return self._wire.name
 
     @property
     def is_yet_to_home(self) -> bool:
-        """Whether somebody has its port open who has not told it to home yet."""
+        """Whether a client has the port open and has not homed the device yet."""
         return self.is_newly_opened and self._wire.is_open
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        """Switch it off."""
+        """Switch the device off."""
         self._closing = True
         self._wire.wake()
         if self._thread.ident is not None:
@@ -77,7 +86,7 @@ class VirtualDevice(ABC):
         self.close()
 
     def unplug(self) -> None:
-        """Pull the cable."""
+        """Disconnect the cable."""
 
         def unplug() -> None:
             self._wire.unplug()
@@ -86,15 +95,15 @@ class VirtualDevice(ABC):
         self._do(unplug)
 
     def plug_in(self) -> None:
-        """Put the cable back."""
+        """Connect the cable."""
         self._do(self._wire.plug_in)
 
     def say(self, data: bytes) -> None:
-        """Put bytes on the wire, whatever they are."""
+        """Send any bytes to the client."""
         self._do(lambda: self._transmit(data))
 
     def slow_down(self, by_s: float) -> None:
-        """Hold back every answer from now on."""
+        """Delay every answer from now on."""
 
         def slow() -> None:
             self._wire.slowness_s = by_s
@@ -102,29 +111,29 @@ class VirtualDevice(ABC):
         self._do(slow)
 
     def _do(self, action: Callable[[], None]) -> None:
-        """Have the device's thread do something, and wait until it has."""
+        """Execute an action in the device's thread and wait for it."""
         done = threading.Event()
         self._requests.append((action, done))
         self._wire.wake()
-        if not done.wait(_PATIENCE_S):
-            raise RuntimeError(f"{self._thread.name} does not do what it is told: is it started?")
+        if not done.wait(_REQUEST_TIMEOUT_S):
+            raise RuntimeError(f"{self._thread.name} does not react; is it started?")
 
     @abstractmethod
     def _run(self) -> None:
-        """What its thread does, until `_closing`."""
+        """The main function of the thread; it ends when `_closing` is set."""
 
     @abstractmethod
     def _receive(self, data: bytes) -> None:
-        """Take up bytes from the wire."""
+        """Process received bytes."""
 
     def _transmit(self, data: bytes, delay_s: float = 0.0) -> None:
         self._wire.send(data, delay_s)
 
     def _opened(self) -> None:  # noqa: B027 - most devices do not notice
-        """Somebody has opened the port."""
+        """React to a client that has opened the port."""
 
     def _attend(self, until_s: float) -> bool:
-        """Wait at most to a moment, and see to what comes meanwhile; whether bytes came."""
+        """Wait at most until a moment, and process bytes and requests; whether bytes arrived."""
         was_open = self._wire.is_open
         data = self._wire.wait(until_s)
         if self._wire.is_open and not was_open:

@@ -1,6 +1,6 @@
-"""A serial port that is not there: a pseudo-terminal that can be unplugged, and be slow.
+"""An emulated serial port: a pseudo-terminal that can be unplugged and can be slow.
 
-It belongs to one thread, the one that waits for what comes in; any other may wake it up.
+One thread owns it and waits for input; other threads may wake that thread.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path
 from macontrol.hal import Clock
 
 _POLL_INTERVAL_S = 0.002
-# How many terminals are opened at most to get one of a given name; the lowest free is next.
+# The most terminals to open to get one of a given name; the kernel gives the lowest free number.
 _MOST_OPENED = 64
 
 
 class VirtualPort:
-    """The device's end of the wire. Whoever talks to the device opens `name`."""
+    """The device's end of the cable. A client opens `name`."""
 
     def __init__(self, clock: Clock, link: Path | None = None) -> None:
         """`link` is a name that stays the same when the port is plugged in again.
 
-        FileExistsError if something of that name is there that is not a link.
+        Raise FileExistsError if it exists and is not the link of an earlier port.
         """
         if link is not None and os.path.lexists(link) and not _is_port_link(link):
-            raise FileExistsError(f"{link} is there already; choose another name for the port")
+            raise FileExistsError(f"{link} exists; choose another name for the port")
         self._clock = clock
         self._link = link
         self._master = -1
@@ -41,9 +41,9 @@ class VirtualPort:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self.is_open = False
-        """Whether somebody has it open, as far as has been seen."""
+        """Whether a client had the port open at the last look."""
         self.slowness_s = 0.0
-        """By how much everything that is sent is held back."""
+        """The delay of everything that is sent."""
         self.plug_in()
 
     @property
@@ -66,7 +66,7 @@ class VirtualPort:
         self._master, self.is_open = -1, False
         if self._link is not None:
             with contextlib.suppress(OSError):
-                if os.readlink(self._link) == self._terminal:  # else it is another's by now
+                if os.readlink(self._link) == self._terminal:  # not the link of another bench
                     self._link.unlink()
         self.drop_unsent()
 
@@ -76,12 +76,12 @@ class VirtualPort:
         os.close(self._wake_write)
 
     def wake(self) -> None:
-        """End the wait of the thread that waits."""
+        """Wake the thread that waits."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"x")
 
     def send(self, data: bytes, delay_s: float = 0.0) -> None:
-        """Put bytes on the wire, now or later; if nobody has it open by then, they are gone."""
+        """Send bytes, now or after a delay; they are lost if no client has the port open."""
         self._outgoing.append((self._clock.now() + self.slowness_s + delay_s, data))
         self._send_what_is_due()
 
@@ -89,7 +89,7 @@ class VirtualPort:
         self._outgoing.clear()
 
     def wait(self, until_s: float) -> bytes:
-        """Let time pass, at most to a moment: the bytes that came, if that is what ended it."""
+        """Wait at most until a moment; return the bytes that ended the wait, if any."""
         self._send_what_is_due()
         if self._outgoing:
             until_s = min(until_s, self._outgoing[0][0])
@@ -98,9 +98,9 @@ class VirtualPort:
         poll.register(self._wake_read, select.POLLIN)
         if self._master >= 0:
             poll.register(self._master, select.POLLIN)
-        # What nobody has open reports a hang-up at once, over and over: look at it now and then.
+        # A terminal without a client reports a hang-up in every poll: do not poll with a timeout.
         abandoned = self._master >= 0 and not self.is_open
-        # Rounded up: a wait that is too short by a hair would be repeated over and over.
+        # Rounded up, or a wait that ends just before the moment would be repeated many times.
         events = dict(poll.poll(0 if abandoned else ceil(timeout_s * 1e3)))
         if events.get(self._wake_read, 0):
             os.read(self._wake_read, 4096)
@@ -119,11 +119,11 @@ class VirtualPort:
         return b""
 
     def _end_exclusive_use(self) -> None:
-        """Let the next client in, whatever the last one has left.
+        """Clear TIOCEXCL after a client has gone, so that the next one can open the port.
 
-        A killed client cannot clear its TIOCEXCL, and the kernel keeps the flag while the master
-        is open. It is cleared through the slave, which then only the superuser can open. For
-        others the terminal is replaced by one of the same name.
+        A killed client cannot clear its flag, and the kernel keeps it while the master is open.
+        It is cleared through the slave, which only the superuser can open then. Other users get
+        a new terminal of the same name.
         """
         try:
             slave = os.open(self._terminal, os.O_RDWR | os.O_NOCTTY)
@@ -134,7 +134,7 @@ class VirtualPort:
             fcntl.ioctl(slave, termios.TIOCNXCL)
             os.close(slave)
             return
-        if not self._is_hung_up():  # the next client is in already
+        if not self._is_hung_up():  # the next client has opened it
             return
         before = self._terminal
         os.close(self._master)
@@ -160,12 +160,12 @@ class VirtualPort:
 
 
 def _is_port_link(link: Path) -> bool:
-    """Whether a link leads to a pseudo-terminal, as one that an earlier bench left."""
+    """Whether a link leads to a pseudo-terminal, as that of an earlier bench does."""
     return link.is_symlink() and os.readlink(link).startswith("/dev/pts/")
 
 
 def _open_terminal(name: str = "") -> tuple[int, str]:
-    """Open a pseudo-terminal, of a given name if it can be had: its master and its name."""
+    """Open a pseudo-terminal, of a given name if possible; its master and its name."""
     master, terminal = _open_any_terminal()
     others: list[int] = []
     while name not in ("", terminal) and len(others) < _MOST_OPENED:
@@ -181,6 +181,6 @@ def _open_any_terminal() -> tuple[int, str]:
     tty.setraw(slave)
     terminal = os.ttyname(slave)
     os.set_blocking(master, False)
-    # Not kept open: a terminal reports a client's open and close only if it has no other user.
+    # Close the slave: a terminal reports a client's open and close only without other users.
     os.close(slave)
     return master, terminal

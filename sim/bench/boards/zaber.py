@@ -1,17 +1,19 @@
-"""A Zaber device that is not there: its commands, its motion, and what can be done to it.
+"""An emulated Zaber device: its commands, its motion, and its faults.
 
-It knows the part of the ASCII protocol that positioning needs: settings, moves, homing, flags,
-alerts and checksums. It has a supply of its own: pulling the cable does not stop it. Faults come
-on demand.
+It implements the part of the ASCII protocol that positioning needs: settings, moves, homing,
+flags, alerts and checksums. It has its own power supply, so that a disconnected cable does not
+stop it. Faults are injected by methods.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import inf
+from math import ceil, floor, inf
 from pathlib import Path
+from typing import Self
 
+from macontrol.config import Config
 from macontrol.config.model.motion import Trapezoid
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.axis import CountedAxis
@@ -26,20 +28,25 @@ DEFAULT_SETTINGS: dict[str, float] = {
 """A rail of 151 mm at 0.49609375 µm per microstep."""
 
 MICROSTEP_MM = 0.49609375e-3
+GUIDE_TRAVEL_MM = 150.0
+"""The travel of the Zaber stage of docs/bench-guide.md."""
 
 _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(
     {"deviceid", "system.axiscount", "system.serial", "system.voltage", "version", "version.build"}
 )
 _SPEED_UNIT = 1.6384
+"""A speed of 1 microstep/s as the device counts it."""
+_ACCELERATION_UNIT = 1.6384e-4
+"""An acceleration of 1 microstep/s² as the device counts it."""
 _COMMAND = re.compile(r"(?:(\d{1,2})(?: (\d)(?: (\d{1,2}|--))?)?)? ?(.*)", re.DOTALL)
 _RANK = ("FF", "FE", "FS", "WL", "WV", "WT", "WS", "WM", "WR", "WH", "NC", "NI")
 _LONGEST_LINE = 120
 _NAP_S = 0.05
 
 
-class _Refused(Exception):  # noqa: N818 - it is an answer, not a mishap
-    """A command is answered with `RJ` and a reason."""
+class _Refused(Exception):  # noqa: N818 - it is an answer of the device, not an error of ours
+    """The device answers a command with `RJ` and a reason."""
 
 
 class VirtualZaber(VirtualDevice):
@@ -55,7 +62,7 @@ class VirtualZaber(VirtualDevice):
         distance_mm: float = 40.0,
         answer_s: float = 0.001,
     ) -> None:
-        """`distance_mm` is how far the carriage stands from where homing will take it."""
+        """The carriage starts at `distance_mm` from its home position."""
         super().__init__("virtual-zaber", clock, link)
         self.settings: dict[str, float] = {**DEFAULT_SETTINGS, **(settings or {})}
         self._microstep_mm = microstep_mm
@@ -63,10 +70,31 @@ class VirtualZaber(VirtualDevice):
         self._axis = CountedAxis(distance_mm)
         self._flags = {"WR"}
         self._is_fresh = False
-        """Whether its supply has dipped since it last said anything."""
+        """Whether the supply was interrupted since the last output."""
         self._moving = self._homing = False
 
-    # -- From outside -------------------------------------------------------------------------
+    @classmethod
+    def from_config(cls, config: Config, clock: Clock, link: Path | None) -> Self:
+        """The stage of the bench guide with the actuator of a config.
+
+        The rail is longer than that of the guide only if `stage.travel_mm` asks for it, so that a
+        config that does not fit the guide's rail does not fit this one either.
+        """
+        physical, stage = config.physical, config.stage
+        microstep_mm = MICROSTEP_MM if stage.microstep_mm == "unknown" else stage.microstep_mm
+        travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
+        speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
+        microsteps = max(floor(GUIDE_TRAVEL_MM / microstep_mm), ceil(travel_mm / microstep_mm))
+        settings = {
+            "limit.max": float(microsteps),
+            "maxspeed": float(round(speed_mm_per_s / microstep_mm * _SPEED_UNIT)),
+        }
+        if physical.acceleration_m_per_s2 != "ideal":
+            acceleration = physical.acceleration_m_per_s2 * 1e3 / microstep_mm
+            settings["accel"] = float(round(acceleration * _ACCELERATION_UNIT))
+        return cls(clock, link=link, settings=settings, microstep_mm=microstep_mm)
+
+    # -- For users of the emulator ------------------------------------------------------------
 
     def position_at(self, moment: float) -> float:
         return self._axis.true.position_at(moment) + 0.0
@@ -77,15 +105,15 @@ class VirtualZaber(VirtualDevice):
 
     @property
     def flags(self) -> frozenset[str]:
-        """The flags that are up now."""
+        """The flags that are set now."""
         return frozenset(self._flags)
 
     def reset(self) -> None:
-        """Let its supply dip: it starts anew and does not know where it is."""
+        """Interrupt the supply: the device restarts and has lost its position."""
         self._do(self._start_over)
 
     def hang(self) -> None:
-        """Stand, and neither answer nor act any more until the supply dips."""
+        """Stop, and do not answer or act until the supply is interrupted."""
 
         def hang() -> None:
             self._halt()
@@ -95,7 +123,7 @@ class VirtualZaber(VirtualDevice):
         self._do(hang)
 
     def stall(self) -> None:
-        """Block the carriage: a motion, this or the next, ends where it is, with FS up."""
+        """Block the carriage: this or the next motion ends at once and sets FS."""
 
         def stall() -> None:
             self._axis.stick(self._clock.now())
@@ -105,19 +133,19 @@ class VirtualZaber(VirtualDevice):
         self._do(stall)
 
     def release(self) -> None:
-        """Free the carriage again."""
+        """Release the carriage."""
         self._do(self._axis.release)
 
     def raise_flag(self, flag: str) -> None:
-        """Put a flag up, as an overheated device does."""
+        """Set a flag, as an overheated device does."""
         self._do(lambda: self._flags.add(flag))
 
     def interrupt(self, target_microsteps: int, speed: float = 0) -> None:
-        """Send it elsewhere as another program might; a speed in the device's unit, 0 is full."""
+        """Move it as another program would; the speed is in the device's unit, 0 is the largest."""
         self._do(lambda: self._move(target_microsteps * self._microstep_mm, speed))
 
     def lose_steps(self, by_mm: float) -> None:
-        """Shift the carriage without the device's knowing it."""
+        """Shift the carriage; the device does not notice."""
         self._do(lambda: self._axis.true.shift(by_mm, self._clock.now()))
 
     # -- The wire -----------------------------------------------------------------------------
@@ -150,10 +178,10 @@ class VirtualZaber(VirtualDevice):
     # -- Commands -----------------------------------------------------------------------------
 
     def _take(self, body: bytes) -> None:
-        """Take up what stood after the slash: a wrong checksum, or another's address, is passed."""
+        """Execute the text after the slash; ignore wrong checksums and other addresses."""
         if body[-3:-2] == b":":
-            body, told = body[:-3], body[-2:]
-            if b"%02X" % (-sum(body) & 0xFF) != told.upper():
+            body, checksum = body[:-3], body[-2:]
+            if b"%02X" % (-sum(body) & 0xFF) != checksum.upper():
                 return
         match = _COMMAND.fullmatch(body.decode("ascii", "replace"))
         if match is None:
@@ -205,7 +233,7 @@ class VirtualZaber(VirtualDevice):
         elif verb in ("stop", "estop"):
             self._stop(inf if verb == "estop" else self._acceleration())
         elif verb == "warnings":
-            return self._tell_warnings(clear=rest == "clear")
+            return self._list_warnings(clear=rest == "clear")
         elif text == "system reset":
             self._start_over()
         else:
@@ -254,7 +282,7 @@ class VirtualZaber(VirtualDevice):
         self.blind_moves += bool(self._flags & {"WR", "WH"}) and not self._is_fresh
         self._move(round(target) * self._microstep_mm, speed, acceleration)
 
-    def _tell_warnings(self, *, clear: bool) -> str:
+    def _list_warnings(self, *, clear: bool) -> str:
         flags = self._ranked_flags()
         if clear:
             self._flags &= {"WR", "WH", "WT", "WV"}
@@ -267,24 +295,24 @@ class VirtualZaber(VirtualDevice):
 
     def _acceleration(self, data: float | None = None) -> float:
         value = self.settings["accel"] if data is None else data
-        return inf if value == 0 else value * 1e4 / _SPEED_UNIT * self._microstep_mm
+        return inf if value == 0 else value / _ACCELERATION_UNIT * self._microstep_mm
 
     def _move(self, to_mm: float, speed_data: float = 0, acceleration: float | None = None) -> None:
-        begin = self._make_way()
+        begin = self._interrupt_motion()
         speed = (speed_data or self.settings["maxspeed"]) / _SPEED_UNIT * self._microstep_mm
-        self._set_out(to_mm, begin, Trapezoid(speed, self._acceleration(acceleration)))
+        self._start_motion(to_mm, begin, Trapezoid(speed, self._acceleration(acceleration)))
 
     def _home(self) -> None:
-        """Move by as much as the carriage truly is away from 0."""
-        begin = self._make_way()
+        """Move by the true distance of the carriage from its home position."""
+        begin = self._interrupt_motion()
         speed = self.settings["limit.approach.maxspeed"] / _SPEED_UNIT * self._microstep_mm
         here, true = self._axis.counted.position_at(begin), self._axis.true.position_at(begin)
         self._homing = True
         self.is_newly_opened = False
-        self._set_out(here - true, begin, Trapezoid(speed, self._acceleration()))
+        self._start_motion(here - true, begin, Trapezoid(speed, self._acceleration()))
 
-    def _make_way(self) -> float:
-        """Come to a stand if it moves, and say when that is."""
+    def _interrupt_motion(self) -> float:
+        """Brake if it moves; the time at which it stands still."""
         now = self._clock.now()
         if self._moving:
             self._flags.add("NI")
@@ -292,7 +320,7 @@ class VirtualZaber(VirtualDevice):
         self._homing = False
         return max(now, self._axis.counted.still_at)
 
-    def _set_out(self, to_mm: float, begin: float, motion: Trapezoid) -> None:
+    def _start_motion(self, to_mm: float, begin: float, motion: Trapezoid) -> None:
         self._moving = True
         self._flags -= {"FS"}
         rail_mm = self.settings["limit.max"] * self._microstep_mm
@@ -319,12 +347,12 @@ class VirtualZaber(VirtualDevice):
             self._flags.add("NI")
 
     def _round_to_steps(self) -> None:
-        """A motor ends on a step, wherever the braking is over."""
+        """Move the count to the nearest step: a motor stops on a step."""
         end = self._axis.counted.still_at
-        stand = self._axis.counted.position_at(end)
-        whole = round(stand / self._microstep_mm) * self._microstep_mm
+        counted = self._axis.counted.position_at(end)
+        whole = round(counted / self._microstep_mm) * self._microstep_mm
         self._axis.counted.put(whole, end)
-        self._axis.true.put(self._axis.true.position_at(end) + whole - stand, end)
+        self._axis.true.put(self._axis.true.position_at(end) + whole - counted, end)
 
     def _stop_stalled(self) -> None:
         self._halt()

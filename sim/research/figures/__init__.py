@@ -1,4 +1,4 @@
-"""The figures of the paper: for each, which runs it needs and what it measures of them."""
+"""The figures of the paper: the tasks that each needs, and what it measures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from macontrol.sim.research.tasks import Task
 
 
 class FigureModule(Protocol):
-    """A figure: its tasks are known before anything has run, so the time left is too."""
+    """A figure. Its tasks are known in advance, so that the remaining time is known too."""
 
     TITLE: str
 

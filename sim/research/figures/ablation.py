@@ -1,7 +1,7 @@
 """Fig. ablation: the movement-aware components one by one, blocked, continuous drift.
 
-(a) sweeps the weight η, (b) the margin Δ; (c) and (d) climb from GP-UCB's rule to MoveUCB at two
-movement costs. All rungs of the ladder run at MoveUCB's own β.
+(a) varies the weight η, (b) the margin Δ; (c) and (d) go from GP-UCB's rule to MoveUCB in steps,
+at two movement costs. All steps use MoveUCB's β.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def measure(setting: Setting, results: Results) -> Outcome:
             outcome.add(
                 Row("c", "blocked", f"c_e = {cost:g}", "rung", rung, quantity, measured)
                 for quantity in ("regret", "travel", "switches")
-                # A local search has no persisted target, so no switches to count.
+                # A local search has no persistent target, and so no switches.
                 if not (rung == "(i)" and quantity == "switches")
                 for measured in [runs.estimate(results, quantity, cost)]
             )
@@ -100,7 +100,7 @@ def _at_margin(setting: Setting, margin: float) -> Runs:
 
 
 def _rung(setting: Setting, rung: str, movement_cost: float) -> Runs:
-    """A rung of the ladder; the first two do not price distance, so c_e changes nothing there."""
+    """One step of the ladder. The first two do not use c_e."""
     changes = dict(LADDER[rung])
     if rung in ("(iii)", "(iv)"):
         changes["reward__movement_cost"] = movement_cost

@@ -1,7 +1,7 @@
-"""Fig. kernel: what the kernel contributes, blocked, continuous drift.
+"""Fig. kernel: the contribution of the kernel, blocked, continuous drift.
 
-All kernels estimate from the same windows, those MoveUCB collects. The lengths of SE and
-Const.+SE are chosen on validation realizations of their own; Physics has nothing to choose.
+All kernels estimate from the windows that MoveUCB collects. The lengths of SE and Const.+SE are
+chosen on separate validation realizations; Physics has no parameter to choose.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ TITLE = "kernel comparison"
 REALIZATIONS = 12
 VALIDATION_REALIZATIONS = 8
 VALIDATION_OFFSET = 1_000_000
-"""Validation seeds are so far from the others that they never meet."""
+"""Validation seeds are far from the others, so that they never overlap."""
 EVERY = 50
 LENGTHS = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0)
 PAPER_LENGTH = 0.5
-"""Which of them the paper's validation realizations chose, for both kernels."""
+"""The length that the paper chose for both kernels."""
 TUNED = ("se", "const-se")
 KERNELS: tuple[tuple[str, float], ...] = (
-    ("physics", 0.5),  # the length is not read by the first two
+    ("physics", 0.5),  # the first two do not use the length
     ("nonoscillatory", 0.5),
     *(("se", length) for length in LENGTHS),
     *(("const-se", length) for length in LENGTHS),
@@ -94,7 +94,7 @@ def measure(setting: Setting, results: Results) -> Outcome:
 
 
 def _length(number: int) -> str:
-    """The length of a kernel that has one to choose, as a label."""
+    """The length as a label, if the kernel has one to choose."""
     name, length = KERNELS[number]
     return f" ({length:g} λ)" if name in TUNED else ""
 
@@ -110,8 +110,7 @@ def _add_example(
         **{LABELS[name]: example[f"example_mean_{number}"] for name, number in chosen.items()},
     }
     outcome.arrays = {name: list(values) for name, values in arrays.items()}
-    points = np.linspace(0, setting.base.physical.region_length, setting.base.grid_size)
-    outcome.arrays["position"] = points.tolist()
+    outcome.arrays["position"] = setting.base.grid.points.tolist()
     outcome.notes["example_slot"] = float(example["example_slot"])
     outcome.notes["example_seed"] = float(setting.first_seed)
     outcome.notes["example_positions"] = float(len(set(outcome.arrays["sample_position"])))

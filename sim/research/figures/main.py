@@ -1,4 +1,4 @@
-"""Fig. main: MoveUCB against the baselines, both scenarios, continuous drift."""
+"""Fig. main: MoveUCB compared with the baselines, both scenarios, continuous drift."""
 
 from __future__ import annotations
 

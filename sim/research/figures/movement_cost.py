@@ -1,7 +1,6 @@
 """Fig. ce: sensitivity to the movement cost coefficient c_e, blocked, continuous drift.
 
-Only MoveUCB reacts to c_e. The others travel as they do, so they are played once and charged
-with each c_e.
+Only MoveUCB depends on c_e. The others are run once and pay each c_e for the same travel.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ BASELINES = ("GP-UCB", "ε-greedy", "Fixed")
 
 
 def moveucb_at(setting: Setting, movement_cost: float) -> Runs:
-    """MoveUCB, told the movement cost."""
+    """MoveUCB with a movement cost."""
     return setting.runs(BLOCKED, "MoveUCB", reward__movement_cost=movement_cost)
 
 

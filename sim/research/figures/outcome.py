@@ -1,4 +1,4 @@
-"""What a figure comes to: a long table of numbers, the quantities that bars are set for, extras."""
+"""The outcome of a figure: rows of numbers, the quantities that have bars, and notes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from macontrol.sim.research.statistics import Estimate
 Array = NDArray[np.float64]
 
 CHANGED_SETTINGS = "changed settings"
-"""The note on settings that differ from Table 1; figures show it."""
+"""The key of the note on settings that differ from Table 1; figures show the note."""
 
 
 class Row(NamedTuple):
-    """One number of a figure. `parameter` is what the panel sweeps, `value` where on it."""
+    """One number of a figure. The panel varies `parameter`, which has `value` here."""
 
     panel: str
     scenario: str
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Outcome:
-    """The numbers of a figure. Plots and tables are made from nothing else."""
+    """The numbers of a figure. Plots and tables use nothing else."""
 
     rows: list[Row] = field(default_factory=list)
     quantities: dict[str, Estimate] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Outcome:
     def select(
         self, *, panel: str, series: str, quantity: str, scenario: str | None = None
     ) -> tuple[list[float | str], Array, Array]:
-        """One line of a panel: where, the means, and their standard errors."""
+        """One line of a panel: the values of the parameter, the means, the standard errors."""
         rows = [
             row
             for row in self.rows

@@ -1,4 +1,4 @@
-"""What the figures have in common: the realizations, the worlds, and policies run over them."""
+"""What the figures share: realizations, worlds, and the runs of policies in them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ POLICIES: dict[str, str] = {
     "ε-greedy": "epsilon-greedy",
     "Fixed": "fixed",
 }
-"""The policies as the figures call them, and as a config does."""
+"""The names of the policies in the figures and in a config."""
 
 SWEEP_PERIODS = (500, 1000, 2000)
-"""The periods Sweep-and-hold chooses from (Benchmarks)."""
+"""The candidate periods of Sweep-and-hold (Benchmarks)."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A kind of world: which scenario, which drift."""
+    """A kind of world: its scenario and its drift."""
 
     scenario: Literal["blocked", "dense"] = "blocked"
     drift: Literal["continuous", "piecewise"] = "continuous"
@@ -44,8 +44,11 @@ DENSE = World(scenario="dense")
 
 @dataclass(frozen=True)
 class Setting:
-    """The size of a campaign. Realization i is the world of seed `first_seed` + i, in every
-    figure, so that policies and figures meet the same worlds."""
+    """The size and the settings of a reproduction.
+
+    Realization i has the seed `first_seed` + i in every figure, so that all policies and figures
+    use the same worlds.
+    """
 
     base: Config
     realizations: int
@@ -54,7 +57,7 @@ class Setting:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The settings that differ from Table 1 and the preset's open choices."""
+        """The settings that differ from the preset of the paper."""
         return {key: value for key, (value, _) in differing_keys(self.base, load_config()).items()}
 
     def seeds(self, most: int | None = None) -> range:
@@ -92,7 +95,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Runs:
-    """One policy over the realizations of one world; every measure is one number for each."""
+    """One policy over the realizations of one world; a measure is one number per realization."""
 
     setting: Setting
     world: World
@@ -100,16 +103,16 @@ class Runs:
     plays: tuple[Play, ...]
 
     def tasks(self, *movement_costs: float) -> list[Task]:
-        """The runs, and the oracles to charge them against at each c_e (the base's if none)."""
+        """The runs, and the oracles at each c_e; without any, at that of the base."""
         costs = movement_costs or (self.setting.base.reward.movement_cost,)
         return [*self.plays, *(oracle for cost in costs for oracle in self._oracles(cost))]
 
     def course_tasks(self) -> list[Task]:
-        """The oracle's trajectories, for the regret over time."""
+        """The trajectories of the oracle, for the regret over time."""
         return list(self._courses())
 
     def measure(self, results: Results, quantity: str, movement_cost: float | None = None) -> Array:
-        """One quantity per realization; regret is per slot, charged with c_e (the base's)."""
+        """One quantity per realization; regret is per slot, with c_e (default: the base's)."""
         if quantity == "regret":
             return self._regret(results, movement_cost)
         return np.array([results[play][quantity] for play in self.plays], dtype=np.float64)
@@ -144,10 +147,10 @@ class Runs:
 
 
 def canonical(config: Config) -> Config:
-    """The config with one of several ways to say the same thing, so that it is played once.
+    """One common form of all configs that mean the same, so that they share one result.
 
     The confidence parameter becomes a number. No persistence is a margin of 0 (eq. hysteresis).
-    MoveUCB confined to the reach, without cost and persistence, is GP-UCB.
+    MoveUCB with local search, without cost and persistence, is GP-UCB.
     """
     algorithm = config.algorithm
     same: dict[str, Any] = {"algorithm__beta": algorithm.beta_for(algorithm.policy)}
@@ -158,25 +161,27 @@ def canonical(config: Config) -> Config:
     free = algorithm.margin == 0.0 and not algorithm.use_movement_cost
     if algorithm.policy == "moveucb" and algorithm.search == "local" and free:
         config = config.replace(algorithm__policy="gp-ucb")
-    if config.algorithm.policy == "gp-ucb":  # it reads none of these
-        unread = {"eta": 0.0, "margin": 0.0, "search": "local", "use_movement_cost": False}
-        config = config.replace(**{f"algorithm__{key}": value for key, value in unread.items()})
+    if config.algorithm.policy == "gp-ucb":  # these have no effect
+        unused = {"eta": 0.0, "margin": 0.0, "search": "local", "use_movement_cost": False}
+        config = config.replace(**{f"algorithm__{key}": value for key, value in unused.items()})
     return config
 
 
 @dataclass(frozen=True)
 class Sweeps:
-    """Sweep-and-hold at each period, and the one that regrets least in the blocked scenario,
-    which is applied throughout (Benchmarks)."""
+    """Sweep-and-hold at each candidate period.
+
+    The period with the least regret in the blocked scenario is used throughout (Benchmarks).
+    """
 
     setting: Setting
 
     def tasks(self) -> list[Task]:
-        """What choosing the period takes."""
+        """The tasks that are needed to choose the period."""
         return [task for runs in self._candidates().values() for task in runs.tasks()]
 
     def at_every_period(self, world: World, seeds: Sequence[int] | None = None) -> list[Runs]:
-        """The period is not known before the campaign has run, so all three are played."""
+        """Runs at all periods, because the chosen one is not known in advance."""
         return [self._runs(world, period, seeds) for period in SWEEP_PERIODS]
 
     def chosen_period(self, results: Results) -> int:
@@ -185,7 +190,7 @@ class Sweeps:
         return min(runs, key=lambda period: runs[period].estimate(results, "regret").mean)
 
     def chosen(self, results: Results, world: World, seeds: Sequence[int] | None = None) -> Runs:
-        """Sweep-and-hold as the figures show it."""
+        """The runs at the chosen period."""
         return self._runs(world, self.chosen_period(results), seeds)
 
     def _candidates(self) -> dict[int, Runs]:

@@ -1,4 +1,4 @@
-"""Fig. vt: (a) how the variation budget grows with the horizon, (b) what it costs, blocked."""
+"""Fig. vt: (a) growth of the variation budget with the horizon, (b) its effect, blocked."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from macontrol.sim.research.tasks import Task, Variation
 TITLE = "variation budget"
 CHANGE_POINTS = (5, 15, 50, 100, 300)
 SWEEP_REALIZATIONS = 8
-"""Panel (b) is over so many realizations at most."""
+"""The largest number of realizations for panel (b)."""
 HALVINGS = 4
-"""Panel (a) goes from T/2^HALVINGS to T, in steps of √2."""
+"""Panel (a) goes from T/2^HALVINGS to T in steps of √2."""
 
 
 def horizons(setting: Setting) -> list[int]:
-    """The horizons of panel (a), rising."""
+    """The horizons of panel (a) in rising order."""
     return [round(setting.slots / sqrt(2) ** n) for n in range(2 * HALVINGS, -1, -1)]
 
 
 def change_points(setting: Setting) -> list[int]:
-    """The S of panel (b), as far as they fit into the horizon."""
+    """The S of panel (b) that fit into the horizon."""
     return [count for count in CHANGE_POINTS if count < setting.slots]
 
 

@@ -1,6 +1,6 @@
-"""The figures drawn, as PNG and SVG, from an outcome's numbers and nothing else.
+"""The plots of the figures, as PNG and SVG, from the numbers of an outcome.
 
-The one part of the project that needs matplotlib, an optional dependency.
+Only this package needs matplotlib, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRAWINGS: dict[str, dict[str, Callable[[Outcome], Figure]]] = {
 
 
 def draw(folder: Path, name: str, outcome: Outcome) -> list[Path]:
-    """Draw a figure of the paper into a folder; the files it wrote."""
+    """Draw a figure of the paper into a folder; return the written files."""
     written = []
     for file, drawing in DRAWINGS[name].items():
         with paper_style():

@@ -1,4 +1,4 @@
-"""Fig. ablation drawn: the weight, the margin, and the ladder from GP-UCB's rule to MoveUCB."""
+"""Plot of fig. ablation: the weight, the margin, and the ladder from GP-UCB's rule to MoveUCB."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from macontrol.sim.research.plots.style import (
     legend_over,
     letter,
     line,
+    note_errors,
     panels,
-    say_errors,
 )
 
 NAMES = {"regret": "Regret", "travel": r"Travel ($\lambda$)", "switches": r"$N_{\mathrm{sw}}$"}
@@ -39,7 +39,7 @@ def draw(outcome: Outcome) -> Figure:
     _ladder(switches, outcome, "d")
     keys = [Line2D([], [], markerfacecolor="white", **LOOKS[name]) for name in NAMES]
     legend_above(figure, keys, list(NAMES.values()))
-    say_errors(figure, outcome, "a", "b", "c")
+    note_errors(figure, outcome, "a", "b", "c")
     return figure
 
 
@@ -51,7 +51,7 @@ def _sweep(axes: Axes, outcome: Outcome, panel: str, label: str) -> None:
     other = axes.twinx()
     for quantity in ("travel", "switches"):
         line(other, outcome, panel, "MoveUCB", quantity, LOOKS[quantity])
-    if panel == "a":  # neither changes by an order of magnitude there
+    if panel == "a":  # a linear scale suffices
         other.set_ylim(bottom=0)
         axes.set_xticks(range(0, 9, 2))
     else:

@@ -1,4 +1,4 @@
-"""Fig. beta drawn: regret, travel and transit against the confidence parameter."""
+"""Plot of fig. beta: regret, travel and transit over the confidence parameter."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from macontrol.sim.research.plots.style import (
     legend_above,
     letter,
     line,
+    note_errors,
     panels,
-    say_errors,
 )
 
 
@@ -42,5 +42,5 @@ def draw(outcome: Outcome) -> Figure:
     handles, labels = left.get_legend_handles_labels()
     more, names = share.get_legend_handles_labels()
     legend_above(figure, handles + more, labels + names)
-    say_errors(figure, outcome, "a")
+    note_errors(figure, outcome, "a")
     return figure

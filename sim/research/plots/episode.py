@@ -1,4 +1,4 @@
-"""One run as a picture: the reward over rail and time, with the antenna's way through it."""
+"""Plot of one run: the reward over rail and time, and the path of the antenna."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from macontrol.sim.world.rewardmap import RewardMap
 Array = NDArray[np.float64]
 
 _COLUMNS = 320
-"""The map is averaged to at most this number of columns: finer ones are not seen."""
+"""The map is averaged to at most this number of columns; finer ones are not visible."""
 _STRETCHES = 150
-"""The rewards are averaged over this part of the run."""
+"""The rewards are averaged over this fraction of the run."""
 
 _NAMES = {name: label for label, name in POLICIES.items()}
 
 
 def _outlined(width: float, colour: str = "white") -> list[Any]:
-    """A rim: the line stands out on dark and on light parts of the map."""
+    """An outline, so that a line is visible on dark and on light parts of the map."""
     return [Stroke(linewidth=width + 1.1, foreground=colour), Normal()]
 
 
@@ -52,7 +52,7 @@ def draw_episode(path: Path, config: Config, world: RewardMap, episode: Episode)
 
 
 def episode_figure(config: Config, world: RewardMap, episode: Episode) -> Figure:
-    """The map with the antenna's way; below, its reward beside the best and a fixed antenna's."""
+    """The map with the path of the antenna; below, its reward, the best, and a fixed antenna's."""
     length, slot_s = config.physical.region_length, config.physical.slot_duration_s
     run, slots = episode.trajectory, world.slots
     grid = config.grid
@@ -106,7 +106,7 @@ def episode_figure(config: Config, world: RewardMap, episode: Episode) -> Figure
 
 
 def _columns(reward: Array) -> Array:
-    """The map averaged over stretches of slots: one row for each column to draw."""
+    """The map averaged over groups of slots: one row per column of the plot."""
     edges = np.unique(np.linspace(0, len(reward), min(len(reward), _COLUMNS) + 1).astype(int))
     sums = np.add.reduceat(reward, edges[:-1], axis=0)
     return np.asarray(sums / np.diff(edges)[:, np.newaxis])

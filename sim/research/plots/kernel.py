@@ -1,4 +1,4 @@
-"""Fig. kernel drawn: one window as each kernel reads it, and the error over all windows."""
+"""Plot of fig. kernel: the estimates from one window, and the error over all windows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from macontrol.sim.research.plots.style import (
     RATE,
     legend_above,
     letter,
+    note_errors,
     panels,
-    say_errors,
 )
 
 
@@ -61,5 +61,5 @@ def draw(outcome: Outcome) -> Figure:
     right.grid(visible=False, axis="x")
     right.set_ylabel(rf"RMSE of $\mu_t$ ({RATE})")
     letter(right, "b")
-    say_errors(figure, outcome, "b")
+    note_errors(figure, outcome, "b")
     return figure

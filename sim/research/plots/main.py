@@ -1,4 +1,4 @@
-"""Fig. main drawn: regret and travel of every policy in both scenarios, and regret over time."""
+"""Plot of fig. main: regret and travel of each policy in both scenarios, and regret over time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from macontrol.sim.research.plots.style import (
     RATE,
     legend_above,
     letter,
+    note_errors,
     panels,
-    say_errors,
 )
 
 SCENARIOS = {"dense": "Dense multipath", "blocked": "Partially blocked"}
@@ -52,7 +52,7 @@ def draw(outcome: Outcome) -> Figure:
     legend_above(figure, *left.get_legend_handles_labels())
     letter(left, "a")
     letter(right, "b")
-    say_errors(figure, outcome, "a")
+    note_errors(figure, outcome, "a")
     return figure
 
 
@@ -81,5 +81,5 @@ def draw_time(outcome: Outcome) -> Figure:
         letter(axes, panel, r"Slot $t$ ($\times 10^3$)")
     both[0].set_ylabel(rf"Cumulative regret ($\times 10^3$ {RATE})")
     legend_above(figure, *both[0].get_legend_handles_labels())
-    say_errors(figure, outcome, "time", what="Bands")
+    note_errors(figure, outcome, "time", what="Bands")
     return figure

@@ -1,4 +1,4 @@
-"""Fig. ce drawn: regret and travel against the movement cost coefficient."""
+"""Plot of fig. ce: regret and travel over the movement cost coefficient."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from macontrol.sim.research.plots.style import (
     legend_above,
     letter,
     line,
+    note_errors,
     panels,
-    say_errors,
 )
 
 MOVERS = ("MoveUCB", "GP-UCB", "Sweep-and-hold", "ε-greedy")
@@ -35,5 +35,5 @@ def draw(outcome: Outcome) -> Figure:
     left.set_ylabel(f"Regret per slot ({RATE})")
     right.set_ylabel(r"Total travel ($\lambda$)")
     legend_above(figure, *left.get_legend_handles_labels())
-    say_errors(figure, outcome, "a")
+    note_errors(figure, outcome, "a")
     return figure

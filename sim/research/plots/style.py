@@ -1,4 +1,4 @@
-"""How all figures look: a paper's serif type, column width, colours the colour-blind can tell."""
+"""The style of all figures: serif type, column width, colours for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ import matplotlib.pyplot as plt
 
 DPI = 200
 RATE = "bit/s/Hz"
-"""The unit of a reward: it is a spectral efficiency (eq. reward)."""
+"""The unit of a reward, which is a spectral efficiency (eq. reward)."""
 WIDTH = 4.6
-"""In inches; type of 8 pt is still 6 pt once scaled to a column of 3.5 inches."""
+"""In inches; type of 8 pt becomes 6 pt in a column of 3.5 inches."""
 
-# The palette of Okabe and Ito, with a marker and a line for each: no line relies on its colour.
+# The palette of Okabe and Ito; each line also has its own marker and dashes.
 LOOKS: dict[str, dict[str, Any]] = {
     "MoveUCB": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
     "GP-UCB": {"color": "#D55E00", "marker": "s", "linestyle": "--"},
@@ -41,7 +41,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "SE": {"color": "#D55E00", "marker": "", "linestyle": ":"},
 }
 
-# Of type Any: matplotlib types every single key.
+# Of type Any, because matplotlib types every key.
 _STYLE: Any = {
     "font.family": "serif",
     "font.serif": ["STIXGeneral", "Times New Roman", "DejaVu Serif"],
@@ -87,7 +87,7 @@ _STYLE: Any = {
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Draw in this style, and leave no figure open."""
+    """Draw in this style, and close all figures at the end."""
     with matplotlib.rc_context(_STYLE):
         try:
             yield
@@ -96,9 +96,9 @@ def paper_style() -> Iterator[None]:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the path's ending names."""
+    """Write a figure in the format of the path's suffix."""
     ending = path.suffix.lower().removeprefix(".")
-    # No date in it: the same numbers give the same file.
+    # Without a date the same numbers give the same file.
     metadata = {"Date": None} if ending == "svg" else None
     with atomic_file(path, "the plot was not written") as file:
         if ending == "png":
@@ -108,7 +108,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def _write_png(figure: Figure, file: IO[bytes]) -> None:
-    """A PNG of 256 colours, close enough to the figure's own, at a quarter of the size."""
+    """Write a PNG of 256 colours, which has a quarter of the size."""
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI)
     image = Image.open(drawn).convert("RGB")
@@ -117,13 +117,13 @@ def _write_png(figure: Figure, file: IO[bytes]) -> None:
 
 
 def panels(rows: int = 1, columns: int = 2, *, height: float = 2.3) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, lettered (a), (b), … below, as papers have it."""
+    """A figure of panels."""
     figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height * rows), squeeze=False)
     return figure, list(axes.flat)
 
 
 def millimetre_axis(axes: Axes, config: Config, side: Literal["top", "right"]) -> None:
-    """A second scale in millimetres beside one in wavelengths."""
+    """Add a second scale in millimetres."""
     mm = config.physical.wavelength_mm
 
     def to_mm(position: Any) -> Any:  # matplotlib gives numbers and arrays
@@ -140,8 +140,8 @@ def millimetre_axis(axes: Axes, config: Config, side: Literal["top", "right"]) -
         axes.secondary_yaxis("right", functions=(to_mm, from_mm)).set_ylabel("Position (mm)")
 
 
-def say_errors(figure: Figure, outcome: Outcome, *drawn: str, what: str = "Error bars") -> None:
-    """A line below the panels: what the error bars are, and over how many realizations."""
+def note_errors(figure: Figure, outcome: Outcome, *drawn: str, what: str = "Error bars") -> None:
+    """Add a line below the panels: the meaning of the error bars, the number of realizations."""
     counts = {
         name: max(row.estimate.realizations for row in outcome.rows if row.panel == name)
         for name in drawn
@@ -156,12 +156,12 @@ def say_errors(figure: Figure, outcome: Outcome, *drawn: str, what: str = "Error
 
 
 def letter(axes: Axes, name: str, label: str = "") -> None:
-    """The axis label with the panel's letter under it."""
+    """Set the axis label with the letter of the panel below."""
     axes.set_xlabel(f"{label}\n({name})" if label else f"({name})", linespacing=1.35)
 
 
 def legend_above(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """One legend for all panels, in a row above them."""
+    """Add one legend for all panels, in a row above them."""
     figure.legend(
         list(handles),
         list(labels),
@@ -174,7 +174,7 @@ def legend_above(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) 
 
 
 def legend_over(axes: Axes, **options: Any) -> None:
-    """A legend of one panel, above it."""
+    """Add a legend of one panel above it."""
     axes.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),
@@ -195,7 +195,7 @@ def line(
     *,
     scale: float = 1.0,
 ) -> None:
-    """One series of a panel, with error bars of ± one standard error; `look` changes its look."""
+    """Draw one series of a panel with error bars; `look` overrides its style."""
     x, mean, error = outcome.select(panel=panel, series=series, quantity=quantity)
     marked = {"markerfacecolor": "white", **LOOKS.get(series, {}), "label": series, **(look or {})}
     axes.errorbar(

@@ -1,4 +1,4 @@
-"""A walked survey as a picture: the reward along the rail."""
+"""Plot of a survey: the reward along the rail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def draw_survey(path: Path, config: Config, survey: Survey) -> None:
 
 
 def survey_figure(config: Config, survey: Survey) -> Figure:
-    """The samples along the rail, the best of them, and a fixed antenna's place beside it."""
+    """The samples along the rail, the best position, and that of a fixed antenna."""
     mm, x_0 = config.physical.wavelength_mm, config.physical.x_0
     best, top = survey.best_position, float(survey.reward.max())
     order = np.argsort(survey.position)

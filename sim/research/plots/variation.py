@@ -1,4 +1,4 @@
-"""Fig. vt drawn: the variation budget against the horizon, and the regret against it."""
+"""Plot of fig. vt: the variation budget over the horizon, and the regret over change points."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from macontrol.sim.research.plots.style import (
     legend_over,
     letter,
     line,
+    note_errors,
     panels,
-    say_errors,
 )
 
 NAMES = {"continuous": "Continuous", "piecewise": r"Piecewise, $S=\lceil T^{1/2}\rceil$"}
@@ -53,5 +53,5 @@ def draw(outcome: Outcome) -> Figure:
     right.set_ylabel(f"Regret per slot ({RATE})")
     legend_over(right, ncols=2)
     letter(right, "b", "Change points $S$")
-    say_errors(figure, outcome, "a", "b")
+    note_errors(figure, outcome, "a", "b")
     return figure

@@ -1,7 +1,7 @@
-"""Which BLAS is at work in this process, held to one thread so that timings compare.
+"""The BLAS libraries of this process, set to one thread so that times are comparable.
 
-numpy and scipy bring an OpenBLAS each. `macontrol` asks both for one thread before they are
-loaded, but a user's own setting is kept; here each is told again, and asked what is in force.
+numpy and scipy each bring an OpenBLAS. `macontrol` requests one thread before they are loaded,
+unless the user has set another number; a benchmark sets one thread in any case.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-# OpenBLAS by its own name and as bundled by numpy and scipy, for 32-bit and 64-bit integers.
+# The names in OpenBLAS itself and as bundled by numpy and scipy, for 32-bit and 64-bit integers.
 _PREFIXES = ("scipy_openblas_", "openblas_")
 _SUFFIXES = ("", "64_", "_64")
 
@@ -22,12 +22,12 @@ class Blas:
 
     library: str
     threads: int | None
-    """How many threads it works with; None if it does not tell."""
+    """The number of its threads; None if unknown."""
 
 
-def hold_to_one_thread() -> list[Blas]:
-    """Set every BLAS of this process to one thread, and report what each says afterwards."""
-    return [Blas(path.name, _hold(path)) for path in _loaded_libraries()]
+def use_one_thread() -> list[Blas]:
+    """Set every BLAS of this process to one thread; report the number that each has then."""
+    return [Blas(path.name, _set_one_thread(path)) for path in _loaded_libraries()]
 
 
 def _loaded_libraries() -> list[Path]:
@@ -36,11 +36,11 @@ def _loaded_libraries() -> list[Path]:
     except OSError:
         return []
     paths = {Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
-    # Extension modules that are linked against a BLAS have it in their name, too.
+    # Extension modules for a BLAS also have it in their name, but do not begin with lib.
     return sorted(p for p in paths if p.name.startswith("lib") and "blas" in p.name)
 
 
-def _hold(path: Path) -> int | None:
+def _set_one_thread(path: Path) -> int | None:
     try:
         library = ctypes.CDLL(str(path))
     except OSError:

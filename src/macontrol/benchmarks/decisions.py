@@ -1,13 +1,13 @@
-"""One whole decision, timed: observe, posterior on the grid, acquisition, persistence, step.
+"""The time of a complete decision: observe, posterior on the grid, acquisition, persistence, step.
 
-What is timed is a real run: MoveUCB plays a simulated map, and its peers are fed the very same
-samples, so that all of them solve the same problem and must come to the same decisions. Contenders
-take turns in short blocks, so that whatever else the machine does hits all alike; the first
-decision of each block is not counted, as it finds the caches as another contender left them.
+MoveUCB plays a simulated map, and its peers get the same samples, so that all solve the same
+problem and must make the same decisions. They take turns in short blocks, so that other load on
+the machine affects all of them equally. The first decision of a block is not counted, because the
+caches hold the data of another peer.
 
-Time is taken twice: on the wall clock, and as processor time. On a busy machine a decision of many
-milliseconds is interrupted and one of microseconds seldom is, so a ratio of wall-clock times would
-flatter the faster one; ratios are of processor time.
+Both wall-clock time and processor time are measured. On a busy machine a decision of milliseconds
+is interrupted and one of microseconds seldom is, so that a ratio of wall-clock times would favour
+the faster one. Ratios are of processor time.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from numpy.typing import NDArray
 from macontrol.config import Config
 from macontrol.config.model.grid import Grid
 from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
-from macontrol.controller.policies.moveucb import MoveUCB, Posterior
-from macontrol.controller.policies.policy import Decision
+from macontrol.controller.policies.moveucb.algorithm import MoveUCB
+from macontrol.controller.policies.policy import Decision, Posterior
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.world.rewardmap import simulate_map
 
 Array = NDArray[np.float64]
 
-# With fewer decisions than this, the 99.9th percentile would be no more than the worst of them.
+# With fewer decisions than this, the 99.9th percentile is just the longest one.
 _LEAST_FOR_P99_9 = 1000
 
 
 class Turn(NamedTuple):
-    """A slot as it was played: what was observed, and what was decided."""
+    """One slot: what was observed, and what was decided."""
 
     slot: int
     position: float
@@ -50,7 +50,7 @@ class Turn(NamedTuple):
 
 
 class Took(NamedTuple):
-    """How long a decision took, in nanoseconds."""
+    """The duration of a decision in nanoseconds."""
 
     wall: int
     processor: int
@@ -58,13 +58,13 @@ class Took(NamedTuple):
 
 @dataclass(frozen=True)
 class Times:
-    """How long decisions took, in microseconds."""
+    """The durations of decisions in microseconds."""
 
     count: int
     median: float
     p99: float
     p99_9: float | None
-    """None if there were too few decisions to tell."""
+    """None if there were too few decisions."""
     processor_median: float
     """Of processor time; the others are of the wall clock."""
 
@@ -78,11 +78,11 @@ class Times:
 
 @dataclass(frozen=True)
 class PeerResult:
-    """How a peer did on the same samples."""
+    """The result of a peer on the same samples."""
 
     times: Times
     other_decisions: int
-    """How often it chose another target or step."""
+    """The number of decisions with another target or step than ours."""
     mean_difference: float
     """The largest difference of the posterior means, in units of sigma_f."""
     variance_difference: float
@@ -90,7 +90,7 @@ class PeerResult:
 
 
 class PosteriorType(Protocol):
-    """A posterior solved from scratch, as a peer of ours."""
+    """Makes the posterior of a peer."""
 
     def __call__(
         self, kernel: StationaryKernel, grid: Grid, *, sigma_f2: float, ridge: float, window: int
@@ -98,7 +98,7 @@ class PosteriorType(Protocol):
 
 
 class World:
-    """A simulated map, played round and round; between its grid positions it is interpolated."""
+    """A simulated map that is repeated without end."""
 
     def __init__(self, config: Config, *, seed: int, slots: int) -> None:
         simulated = simulate_map(config, seed, slots)
@@ -114,7 +114,7 @@ class World:
 
 
 class Player:
-    """MoveUCB with our posterior, playing a world slot after slot."""
+    """MoveUCB with our posterior, on a map, slot by slot."""
 
     def __init__(self, config: Config, world: World) -> None:
         self.policy = _moveucb(config, world)
@@ -134,7 +134,7 @@ class Player:
 
 
 class _Peer:
-    """MoveUCB with a posterior of another make, following a player."""
+    """MoveUCB with the posterior of a peer, which repeats the decisions of a player."""
 
     def __init__(self, config: Config, world: World, make: PosteriorType) -> None:
         self._policy = _moveucb(config, world)
@@ -154,12 +154,12 @@ class _Peer:
         self._other_decisions = 0
         self._differences = np.zeros(2)
 
-    def look_on(self, turn: Turn) -> None:
-        """Take in a sample without deciding anything; nothing is solved until it is needed."""
+    def observe(self, turn: Turn) -> None:
+        """Add a sample without a decision; the posterior is not solved."""
         self._posterior.observe(turn.slot, turn.position, turn.reward)
 
-    def follow(self, turn: Turn, *, counted: bool) -> None:
-        """Decide what the player decided."""
+    def decide(self, turn: Turn, *, counted: bool) -> None:
+        """Decide in the same situation as the player."""
         policy = self._policy
         policy.resume(turn.target)
         decision, took = _timed(policy, turn.slot, turn.position, turn.reward)
@@ -168,7 +168,7 @@ class _Peer:
             self._took.append(took)
 
     def compare(self, ours: Posterior) -> None:
-        """Take note of how far the posteriors are apart; both hold the same samples now."""
+        """Compare the posteriors, which have the same samples now."""
         now = [
             np.abs(self._posterior.mean - ours.mean).max() / np.sqrt(self._sigma_f2),
             np.abs(self._posterior.variance - ours.variance).max() / self._sigma_f2,
@@ -189,13 +189,13 @@ def side_by_side(
     block: int,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[Times, dict[str, PeerResult]]:
-    """Time our decisions in blocks, and each peer on as many of a block as it is listed with."""
+    """Time our decisions in blocks, and each peer on the given number of each block."""
     player = Player(config, world)
     followers = {name: _Peer(config, world, make) for name, (make, _) in peers.items()}
-    # Until the window is full of the run's own samples, decisions are cheaper.
+    # Decisions are cheaper until the window is full of samples of the run.
     for turn in player.play(config.algorithm.window):
         for follower in followers.values():
-            follower.look_on(turn)
+            follower.observe(turn)
     times: list[Took] = []
     with no_garbage_collection():
         for _ in range(rounds):
@@ -206,9 +206,9 @@ def side_by_side(
                 follower = followers[name]
                 first = len(turns) - decisions - 1
                 for turn in turns[:first]:
-                    follower.look_on(turn)
+                    follower.observe(turn)
                 for number, turn in enumerate(turns[first:]):
-                    follower.follow(turn, counted=number > 0)
+                    follower.decide(turn, counted=number > 0)
                 follower.compare(player.policy.posterior)
             advance()
     return Times.of(times), {name: follower.result() for name, follower in followers.items()}
@@ -222,7 +222,7 @@ def growth(
     block: int,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[int, Times]:
-    """Time our decisions under several configs, block by block in turn."""
+    """Time our decisions with several configs, which take turns block by block."""
     players = {size: Player(config, world) for size, config in configs.items()}
     for size, player in players.items():
         for _ in player.play(configs[size].algorithm.window):
@@ -239,7 +239,7 @@ def growth(
 
 
 def _timed(policy: MoveUCB, slot: int, position: float, reward: float) -> tuple[Decision, Took]:
-    """One whole decision."""
+    """One complete decision."""
     began, begin = thread_time_ns(), perf_counter_ns()
     policy.observe(slot, position, reward)
     decision = policy.decide(slot, position)
@@ -256,7 +256,7 @@ def _moveucb(config: Config, world: World) -> MoveUCB:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """As in the controller's slot loop, where collecting waits for idle time."""
+    """Disable the garbage collector, as the slot loop does."""
     gc.collect()
     gc.freeze()
     gc.disable()

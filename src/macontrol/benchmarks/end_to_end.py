@@ -1,13 +1,13 @@
-"""The serial backend against the simulated one, on the same world.
+"""The serial backend compared with the simulated one, on the same world.
 
-For every seed a virtual bench and the true daemon run as processes of their own, slot by slot in
-real time: commands go over a pseudo-terminal, samples over a socket. Beside them stand the
-simulated backend with the same config and seed, and the antenna that never moves.
+For every seed a virtual bench and the daemon run as processes in real time: commands go over a
+pseudo-terminal, samples over a socket. They are compared with the simulated backend of the same
+config and seed, and with a fixed antenna.
 
-A radio sends in blocks, so that some rewards are used a slot late, and a bandit forks at close
-decisions: rewards that are off by a thousandth send it another way sooner or later, and a run on a
-fading channel earns more or less by chance. How much of a difference is due to either, twins tell:
-simulated runs on the same world, with the same rewards late and an error as large as the probe's.
+Two effects are not errors of the serial path. A radio sends in blocks, so that some rewards are
+used one slot late. And a small error of a reward can change a close decision, after which the run
+takes another way and earns more or less by chance. Twins show the size of both effects: simulated
+runs on the same world, with the same late rewards and an error as large as the probe's.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ Floats = NDArray[np.float64]
 
 TWINS = 8
 _MACONTROL = tuple(python_module("macontrol"))
-# Homing, noise floor and survey; a bench whose parent was killed ends by itself after that.
+# The longest time for homing, noise floor and survey. A bench ends by itself after it.
 _BEFORE_SLOT_1_S = 600.0
-_END_WITHIN_S = 10.0
+_END_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What became of one seed. Rewards are means over the slots."""
+    """The result of one seed. Rewards are means over the slots."""
 
     seed: int
     slots: int
     late: int
-    """Slots whose stage or decision was late, and those that were missed."""
+    """Slots with a late stage or a late decision, and missed slots."""
     late_rewards: int
-    """Rewards that came after their slot, and were used then: radios send in blocks."""
+    """Rewards that arrived after their slot and were used then."""
     without_reward: int
     faults: int
     serial: float
     sim: float
     fixed: float
     lateness: float
-    """How much more twins earn than the simulated backend, on average and relative."""
+    """The mean reward of the twins relative to the simulated backend's, minus 1."""
     chance: float
-    """Standard deviation of the mean reward over twins, relative."""
+    """The relative standard deviation of the mean reward over the twins."""
     probe_bias: float
-    """Mean error of the measured rewards against the world's where the antenna was, relative."""
+    """The relative mean error of the measured rewards."""
     probe_error: float
-    """Root mean square of that error, in the unit of rewards."""
+    """The root mean square of that error, in the unit of rewards."""
 
     @property
     def late_share(self) -> float:
@@ -76,12 +76,12 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """How much more the serial backend earned than the simulated one, relative."""
+        """The mean reward of the serial backend relative to the simulated one's, minus 1."""
         return self.serial / self.sim - 1.0
 
 
 class Children:
-    """Processes that are ended, whatever happens; from several threads."""
+    """Child processes that are always ended; usable from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Children:
 
     @contextmanager
     def start(self, command: Sequence[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
-        """A process that reads nothing, and that is ended when the `with` is left."""
+        """A process without input that ends with the `with`."""
         with self._lock:
             if self._stopped:
                 raise MacontrolError("interrupted")
@@ -112,20 +112,20 @@ class Children:
                 self._processes.remove(process)
 
     def stop(self) -> None:
-        """End all, and start no more."""
+        """End all processes, and start no more."""
         with self._lock:
             self._stopped = True
             left = list(self._processes)
-        _end(left[::-1])  # those that use a bench before the bench
+        _end(left[::-1])  # a daemon before its bench
 
 
 def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Ask them to end, and kill those that do not in time."""
+    """Terminate processes, and kill those that do not end in time."""
     try:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(_END_WITHIN_S)
+            process.wait(_END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         pass
     finally:
@@ -136,7 +136,7 @@ def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 @dataclass(frozen=True)
 class _Played:
-    """A run of the controller: what it recorded, and what it said at its end."""
+    """A run of the controller: its run file and its summary."""
 
     run: Run
     summary: dict[str, Any]
@@ -152,15 +152,15 @@ def compare(
     keep: Path | None = None,
     on_slot: Callable[[int, int], None] = lambda _seed, _slot: None,
 ) -> list[Comparison]:
-    """Run every seed on both backends, so many at a time; `options` say the config in words.
+    """Run every seed on both backends, `parallel` at a time; `options` are those of the config.
 
-    The run files are kept in a folder, if one is given. `on_slot` is called now and then, from
-    several threads, with a seed and the slot it is at.
+    The run files are copied to the folder `keep`, if it is given. `on_slot` is called from several
+    threads with a seed and its current slot.
     """
     if keep is not None:
         _make_folder(keep)
     children = Children()
-    # Sockets need short names, so that all begins in a temporary folder.
+    # The path of a socket must be short: use a temporary folder.
     with tempfile.TemporaryDirectory(prefix="macontrol-") as name:
         with ThreadPoolExecutor(parallel) as workers:
             try:
@@ -179,7 +179,7 @@ def compare(
                 }
                 for future in as_completed([*simulated.values(), *measured.values()]):
                     future.result()
-            except BaseException:  # one has failed, or somebody has had enough
+            except BaseException:  # a run has failed, or the user interrupts
                 workers.shutdown(wait=False, cancel_futures=True)
                 children.stop()
                 raise
@@ -197,13 +197,13 @@ def _make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputOutputError(
-            f"{path}: the run files cannot be kept there: {error.strerror or error}; "
-            "choose a folder that can be written to"
+            f"{path}: the run files cannot be kept there: {error.strerror or error}",
+            "choose a folder that can be written to",
         ) from error
 
 
 def _keep(folder: Path, into: Path) -> None:
-    """Copy the run files, as they are at this moment."""
+    """Copy the run files."""
     try:
         for file in sorted(folder.glob("*/*.sqlite*")):
             shutil.copyfile(file, regular_target(into / f"{file.parent.name}-{file.name}"))
@@ -285,22 +285,22 @@ def _play(
 
 
 def _evaluate(config: Config, seed: int, serial: _Played, sim: _Played) -> Comparison:
-    columns, told = serial.run.slots, serial.summary
+    columns, summary = serial.run.slots, serial.summary
     seen = np.isfinite(columns["reward"])
     reward = columns["reward"][seen]
     expected = _world(config, seed, columns["slot"][seen], columns["position"][seen])
     error = reward - expected
     error_rms = float(np.sqrt(np.mean(error**2)))
-    late = told["late_arrivals"] + told["late_decisions"] + told["missed_slots"]
+    late = summary["late_arrivals"] + summary["late_decisions"] + summary["missed_slots"]
     twins = _twins(config, seed, columns, error_rms)
     simulated = float(np.nanmean(sim.run.slots["reward"]))
     return Comparison(
         seed=seed,
-        slots=int(told["slots"]),
+        slots=int(summary["slots"]),
         late=int(late),
-        late_rewards=int(told["late_rewards"]),
+        late_rewards=int(summary["late_rewards"]),
         without_reward=int(np.count_nonzero(~seen)),
-        faults=int(told["stage_faults"] + told["probe_faults"]),
+        faults=int(summary["stage_faults"] + summary["probe_faults"]),
         serial=float(reward.mean()),
         sim=simulated,
         fixed=float(sim.summary["fixed_antenna_reward"]),
@@ -312,7 +312,7 @@ def _evaluate(config: Config, seed: int, serial: _Played, sim: _Played) -> Compa
 
 
 def _world(config: Config, seed: int, slots: Floats, positions: Floats) -> Floats:
-    """g_t(x_t) + eps_t of the given slots, and 0 where that is negative: no power shows it."""
+    """g_t(x_t) + eps_t of the given slots; 0 where that is negative, as no power can show it."""
     channel = Channel(config, seed)
     rewards = np.empty(len(slots))
     for row, (slot, position) in enumerate(zip(slots.tolist(), positions.tolist(), strict=True)):
@@ -322,7 +322,7 @@ def _world(config: Config, seed: int, slots: Floats, positions: Floats) -> Float
 
 
 def _twins(config: Config, seed: int, run: Mapping[str, Any], error: float) -> Floats:
-    """The mean rewards of simulated runs that are late where a run was, and err as its probe."""
+    """The mean rewards of simulated runs with the late rewards and the error of a run."""
     slots = int(run["slot"][-1])
     late = np.zeros(slots, dtype=bool)
     late[run["slot"][run["late"]] - 1] = True
@@ -336,7 +336,7 @@ def _twins(config: Config, seed: int, run: Mapping[str, Any], error: float) -> F
 
 
 def _environment() -> dict[str, str]:
-    """Ours, without what a service manager of ours would hear."""
+    """Our environment without the variables of our service manager."""
     kept = dict(os.environ)
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
         kept.pop(name, None)
@@ -350,4 +350,4 @@ def _pipe(process: subprocess.Popen[str]) -> IO[str]:
 
 def _failed(who: str, output: str) -> MacontrolError:
     tail = "\n".join(output.strip().splitlines()[-5:])
-    return MacontrolError(f"{who} did not run as it should:\n{tail}")
+    return MacontrolError(f"{who} failed:\n{tail}")

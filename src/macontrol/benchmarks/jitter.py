@@ -1,8 +1,8 @@
-"""How well the daemon keeps time: its wake-ups beside those of a cyclictest at the same time.
+"""The wake-up latency of the daemon, compared with a cyclictest that runs at the same time.
 
-Absolute latencies say more about the machine and its neighbours than about a program. So the true
-daemon runs on the simulated bench together with cyclictest, of the same period, scheduling class
-and priority, and what counts is the ratio. The daemon's figures come from its own run file.
+Absolute latencies depend on the machine and its load more than on a program. Therefore the daemon
+runs on the simulated bench together with cyclictest of the same period, scheduling class and
+priority, and the ratio of their latencies is judged. The daemon's figures come from its run file.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from macontrol.helper_process import python_module
 QUANTILES = (50.0, 99.0, 99.9)
 
 _LONGEST_US = 100_000
-_READY_WITHIN_S = 30.0
-_END_WITHIN_S = 10.0
-_SAMPLE_EVERY_S = 0.2
+_READY_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 10.0
+_POLL_INTERVAL_S = 0.2
 _PAPER_SLOT_S = 0.005
 
 
 @dataclass(frozen=True)
 class Latencies:
-    """Percentiles of how late something was, in microseconds."""
+    """Percentiles of latencies in microseconds."""
 
     count: int
     p50: float
@@ -52,7 +52,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Jitter:
-    """What a run of both came to."""
+    """The result of a run of both."""
 
     slot_s: float
     seconds: float
@@ -62,28 +62,28 @@ class Jitter:
     cyclictest: Latencies
     decide: Latencies
     missed: int
-    """Slots of the daemon that were not run, for whatever reason."""
+    """Slots that the daemon did not run."""
     resident_bytes: int
-    """The most that was ever in memory."""
+    """The largest resident set."""
     cpu_share: float
-    """Of one core, all threads, while slots were run."""
+    """The share of one core, all threads, while slots were run."""
 
     def ratios(self) -> tuple[float, float, float]:
-        """Our p50, p99, p99.9 in those of cyclictest."""
+        """Our p50, p99 and p99.9 divided by those of cyclictest."""
         ours, peer = self.ours, self.cyclictest
         return ours.p50 / peer.p50, ours.p99 / peer.p99, ours.p99_9 / peer.p99_9
 
     @property
     def decide_share(self) -> float:
-        """The decide phase's p99.9 as a part of the slot."""
+        """The p99.9 of the decide phase as a share of the slot."""
         return self.decide.p99_9 * 1e-6 / self.slot_s
 
 
 def find_cyclictest() -> str:
-    """Get where cyclictest is; an error that says how to get it if it is nowhere."""
+    """The path of cyclictest."""
     found = shutil.which("cyclictest") or shutil.which("cyclictest", path="/usr/sbin:/usr/bin")
     if found is None:
-        raise HardwareError("cyclictest is not installed; Debian: apt install rt-tests")
+        raise HardwareError("cyclictest is not installed", "Debian: apt install rt-tests")
     return found
 
 
@@ -100,7 +100,7 @@ def fifo_is_permitted(priority: int = PRIORITY) -> bool:
 
 
 def measure_jitter(seconds: float, slot_s: float) -> Jitter:
-    """Run the daemon and cyclictest side by side for so many seconds."""
+    """Run the daemon and cyclictest at the same time."""
     cyclictest = find_cyclictest()
     fifo = fifo_is_permitted()
     with tempfile.TemporaryDirectory(prefix="macontrol-jitter-") as name:
@@ -112,7 +112,7 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
             )
             end = time.monotonic()
             daemon.send_signal(signal.SIGTERM)
-            output, _ = daemon.communicate(timeout=_END_WITHIN_S)
+            output, _ = daemon.communicate(timeout=_END_TIMEOUT_S)
         if daemon.returncode != 0:
             raise _daemon_failed(daemon.returncode, output)
         run = read_run(folder / "run")
@@ -122,18 +122,18 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
 
 @contextmanager
 def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.Popen[str]]:
-    """The daemon, past its READY."""
+    """The daemon, after it has reported READY."""
     command = [*python_module("macontrol"), "--backend", "sim", "--cold", "--log", "text"]
     command += ["--name", f"jitter-{os.getpid()}", "--run", str(folder / "run")]
-    command += ["--duration", f"{seconds + _READY_WITHIN_S:.0f}"]
+    command += ["--duration", f"{seconds + _READY_TIMEOUT_S:.0f}"]
     if abs(slot_s - _PAPER_SLOT_S) > 1e-9:
-        # The paper's slot, stretched: the same part of it for the stage, which gets as far.
+        # A longer slot than the paper's, with the same share of it for the actuation.
         command += ["--set", f"physical.slot_duration_s={slot_s!r}"]
         command += ["--set", f"physical.actuation_time_s={slot_s / 5!r}"]
         command += ["--set", "physical.stroke=auto"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
-        manager.settimeout(_SAMPLE_EVERY_S)
+        manager.settimeout(_POLL_INTERVAL_S)
         environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify")}
         environment.pop("WATCHDOG_USEC", None)
         with subprocess.Popen(
@@ -152,7 +152,7 @@ def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.
 
 
 def _await_ready(manager: socket.socket, daemon: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + _READY_WITHIN_S
+    deadline = time.monotonic() + _READY_TIMEOUT_S
     while daemon.poll() is None and time.monotonic() < deadline:
         try:
             if b"READY=1" in manager.recv(4096):
@@ -166,7 +166,7 @@ def _await_ready(manager: socket.socket, daemon: subprocess.Popen[str]) -> None:
 
 def _daemon_failed(code: int, output: str) -> MacontrolError:
     tail = "\n".join(output.strip().splitlines()[-5:])
-    return MacontrolError(f"the daemon did not run as it should (exit code {code}):\n{tail}")
+    return MacontrolError(f"the daemon failed (exit code {code}):\n{tail}")
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Usage:
 def _run_cyclictest(
     program: str, report: Path, seconds: float, slot_s: float, fifo: bool, daemon: int
 ) -> _Usage:
-    """Run cyclictest to its end, watching meanwhile what the daemon uses."""
+    """Run cyclictest to its end, and measure what the daemon uses."""
     command = [program, "--quiet", "--mlockall", "--threads=1", f"--json={report}"]
     command += [f"--interval={slot_s * 1e6:.0f}", f"--duration={max(round(seconds), 1)}"]
     command += [f"--histogram={_LONGEST_US}"]
@@ -190,11 +190,11 @@ def _run_cyclictest(
         resident = 0
         while process.poll() is None:
             resident = max(resident, _resident_bytes(daemon))
-            time.sleep(_SAMPLE_EVERY_S)
+            time.sleep(_POLL_INTERVAL_S)
         assert process.stderr is not None
-        told = process.stderr.read()
+        output = process.stderr.read()
     if process.returncode != 0 or not report.exists():
-        raise HardwareError(f"cyclictest failed: {told.strip() or process.returncode}")
+        raise HardwareError(f"cyclictest failed: {output.strip() or process.returncode}")
     share = (_cpu_seconds(daemon) - cpu_begin) / (time.monotonic() - begin)
     return _Usage(max(resident, _resident_bytes(daemon)), share)
 
@@ -208,7 +208,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _resident_bytes(pid: int) -> int:
-    # Not rusage: its maximum counts the parent's memory too, as it was before the exec.
+    # Not rusage: its maximum includes the memory of the parent before the exec.
     try:
         for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
             if line.startswith("VmHWM:"):
@@ -225,8 +225,8 @@ def _evaluate(
     start = run.slots["start_s"]
     inside = (start >= begin) & (start < end)
     if not inside.any():
-        raise MacontrolError("the daemon ran no slot while cyclictest did")
-    # A wake-up too late for its slot is no slot's, but a wake-up: it counts, by its upper bound.
+        raise MacontrolError("the daemon ran no slot while cyclictest ran")
+    # A wake-up too late for its slot has no record of a slot: count it with its upper bound.
     stalls = [
         (event.value or 1.0) * slot_s
         for event in run.events
@@ -255,14 +255,14 @@ def _latencies(times_us: NDArray[np.float64]) -> Latencies:
 
 
 def _of_histogram(histogram: Mapping[int, int], largest: float, cycles: int) -> Latencies:
-    """Percentiles of cyclictest's whole microseconds; what is off its scale is its largest."""
+    """Percentiles of cyclictest's histogram; values beyond its scale count as the largest."""
     levels = sorted(histogram)
-    seen = np.cumsum([histogram[level] for level in levels])
-    count = max(cycles, int(seen[-1]) if len(seen) else 0)
+    counted = np.cumsum([histogram[level] for level in levels])
+    count = max(cycles, int(counted[-1]) if len(counted) else 0)
 
     def at(quantile: float) -> float:
-        index = int(np.searchsorted(seen, np.ceil(count * quantile / 100)))
-        # Whole microseconds, rounded down: the middle of the step, and never 0.
+        index = int(np.searchsorted(counted, np.ceil(count * quantile / 100)))
+        # The histogram rounds down to microseconds: take the middle of the step, never 0.
         return levels[index] + 0.5 if index < len(levels) else largest
 
     values: Sequence[float] = [at(quantile) for quantile in QUANTILES]

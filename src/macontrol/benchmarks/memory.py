@@ -1,7 +1,7 @@
-"""Whether a long run grows: what the process holds, read now and then over very many slots.
+"""Whether memory grows in a long run.
 
-Two readings need no instrumentation that would itself allocate: the resident set, which the
-kernel keeps, and the count of blocks that Python's allocator has handed out, which it keeps.
+Two numbers are read in intervals, and reading them allocates nothing: the resident set of the
+process, and the number of blocks of Python's allocator.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class Soak:
-    """What became of memory, and of the digits, over a long run."""
+    """Memory and numerical error of a long run."""
 
     slots: int
     seconds: float
     resident_start: int
-    """In bytes, like all that follows: the median of the first tenth of the readings."""
+    """In bytes: the median of the first tenth of the readings."""
     resident_growth: int
-    """From the first tenth of the readings to the last, by their medians."""
+    """From the median of the first tenth of the readings to that of the last."""
     resident_peak: int
     blocks_growth: int
-    """Blocks of Python's allocator, by the same medians."""
+    """Blocks of Python's allocator, between the same medians."""
     refactorings: int
-    """How often the posterior found rounding grown, and summed itself up again."""
+    """How often the posterior was computed again because rounding errors had grown."""
     mean_error: float
-    """Against a direct solve of the last window, in units of sigma_f."""
+    """The difference from a direct solve of the last window, in units of sigma_f."""
     variance_error: float
     """The same, in units of sigma_f^2."""
 
@@ -51,13 +51,13 @@ class Soak:
 def soak(
     config: Config, world: World, slots: int, *, advance: Callable[[], None] = lambda: None
 ) -> Soak:
-    """Play very many slots and read the memory `READINGS` times in between."""
+    """Play a number of slots and read the memory `READINGS` times."""
     player = Player(config, world)
     window = config.algorithm.window
     last: deque[tuple[int, float, float]] = deque(maxlen=window)
     resident = np.zeros(READINGS, np.int64)
     blocks = np.zeros(READINGS, np.int64)
-    # The window and the allocator's own pools fill up first.
+    # First the window and the pools of the allocator fill.
     last.extend((turn.slot, turn.position, turn.reward) for turn in player.play(2 * window))
     begin = perf_counter()
     with no_garbage_collection():

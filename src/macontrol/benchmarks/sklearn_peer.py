@@ -1,23 +1,25 @@
-"""The posterior by scikit-learn: the same kernel, refitted and predicted anew in every slot.
+"""The posterior by scikit-learn: the same kernel, fitted again in every slot.
 
-Imported only where scikit-learn is installed.
+This module needs scikit-learn, which is optional.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
-from macontrol.benchmarks.peers import FromScratch
+from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.kernel import StationaryKernel
 
 Array = NDArray[np.float64]
 
 
 class OurKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
-    """A kernel of ours in scikit-learn's clothes; its parameters are fixed."""
+    """Our kernel with the interface of scikit-learn; its parameters are fixed."""
 
     def __init__(self, kernel: StationaryKernel, sigma_f2: float) -> None:
         self.kernel = kernel
@@ -34,12 +36,13 @@ class OurKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
         return True
 
 
-class SklearnPosterior(FromScratch):
-    """GaussianProcessRegressor with our kernel, its parameters as they are."""
+class SklearnPosterior(DirectPosterior):
+    """GaussianProcessRegressor with our kernel and fixed parameters."""
 
-    def solve(self, position: Array, reward: Array) -> tuple[Array, Array]:
+    def _solution(self, samples: Sequence[tuple[int, float, float]]) -> tuple[Array, Array]:
+        _, position, reward = np.array(samples).T
         regressor = GaussianProcessRegressor(
-            OurKernel(self.kernel, self.sigma_f2), alpha=self.ridge, optimizer=None
+            OurKernel(self.kernel, self.sigma_f2), alpha=self._ridge, optimizer=None
         )
         regressor.fit(position[:, None], reward)
         mean, deviation = regressor.predict(self.grid.points[:, None], return_std=True)

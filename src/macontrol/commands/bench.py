@@ -1,4 +1,4 @@
-"""Measure macontrol on this machine, against bars that it should clear."""
+"""Measure macontrol on this machine, and compare the results with bars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from macontrol.commands import bench_end_to_end, bench_jitter, bench_posterior
 
 
 class Subject(Protocol):
-    """A subject's module: its docstring is the description that `--help` shows."""
+    """The module of a subject; `--help` shows its docstring."""
 
     SUMMARY: str
 

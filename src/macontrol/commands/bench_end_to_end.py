@@ -1,13 +1,13 @@
-"""Hold `--backend serial` on the virtual bench against `--backend sim` on the same world.
+"""Compare `--backend serial` on the virtual bench with `--backend sim` on the same world.
 
 For every seed a virtual bench and the daemon run in real time, with a pseudo-terminal and a socket
 between them, for 2000 slots of 250 ms: nine minutes, several seeds at a time. The simulated
 backend and a fixed antenna follow on the same world. Exits with 1 if a bar is missed.
 
-Not all of a difference is the serial path's. A radio sends in blocks, so that some rewards are in
-only after the next position was chosen: "lateness" is what simulated runs earn more or less if the
-same rewards are used a slot late. "by chance" is how much such runs differ if their rewards err as
-the probe does: bandits fork at close decisions.
+Two effects are not errors of the serial path. A radio sends in blocks, so that some rewards arrive
+after the next position was chosen: "lateness" is the effect of the same late rewards on simulated
+runs. "by chance" is how much such runs differ if their rewards have the error of the probe, because
+small errors change close decisions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from macontrol.benchmarks.bars import Bar, exit_code, show_bars
 from macontrol.benchmarks.end_to_end import Comparison, compare
 from macontrol.commands.shared_arguments import (
     LAB_PRESETS,
@@ -41,24 +42,14 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config.model.errors import UsageError
 from macontrol.standard_streams import is_terminal
 
-SUMMARY = "the serial backend on the virtual bench beside the simulated one"
+SUMMARY = "the serial backend on the virtual bench, compared with the simulated one"
 
 SLOTS = 2000
 LATE_SHARE = 0.01
 DIFFERENCE = 0.05
 PROBE_BIAS = 0.01
 ABOVE_FIXED = 1.1
-MISSED = 1
-_TELL_EVERY_S = 60.0
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A statement about all seeds, and whether it holds."""
-
-    statement: str
-    measured: str
-    holds: bool
+_REPORT_INTERVAL_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,10 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=seed_number, nargs="+", default=[1, 2, 3, 4], metavar="N", help="(1 2 3 4)"
     )
     parser.add_argument(
-        "--slots", type=positive_int, default=SLOTS, metavar="N", help=f"a seed ({SLOTS})"
+        "--slots", type=positive_int, default=SLOTS, metavar="N", help=f"slots per seed ({SLOTS})"
     )
     parser.add_argument(
-        "--parallel", type=positive_int, default=2, metavar="N", help="so many seeds at a time (2)"
+        "--parallel", type=positive_int, default=2, metavar="N", help="seeds at a time (2)"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the run files there")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -79,10 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     seeds: list[int] = arguments.seeds
     if len(set(seeds)) < len(seeds):
-        raise UsageError("--seeds: give each seed once")
+        raise UsageError("--seeds: a seed is given twice", "give each seed once")
     choose_lab_preset(arguments)
     config = config_from(arguments)
-    # Progress does not belong in JSON.
+    # With JSON on standard output, progress goes to standard error.
     progress = Console(stderr=arguments.json)
     with _signals_interrupt(), _meter(progress, seeds, arguments.slots) as meter:
         found = compare(
@@ -101,11 +92,11 @@ def main(arguments: argparse.Namespace) -> int:
         title = f"{config.algorithm.policy}, {arguments.preset or arguments.config}, "
         title += f"T_s = {config.physical.slot_duration_s * 1e3:g} ms"
         _show(Console(width=None if is_terminal(sys.stdout) else 120), title, found, bars)
-    return 0 if all(bar.holds for bar in bars) else MISSED
+    return exit_code(bars)
 
 
 def bars_of(found: list[Comparison]) -> list[Bar]:
-    """What should hold, and whether it does."""
+    """The bars, and whether they hold."""
     late = max(one.late_share for one in found)
     serial, sim, fixed = (
         float(np.mean([getattr(one, name) for one in found])) for name in ("serial", "sim", "fixed")
@@ -151,11 +142,7 @@ def _show(console: Console, title: str, found: list[Comparison], bars: list[Bar]
     console.print(table)
     if any(one.slots < SLOTS for one in found):
         console.print(f"The bars are set for {SLOTS} slots: fewer may miss them by chance.")
-    told = {True: "[green]holds[/]", False: "[bold red]MISSED[/]"}
-    verdicts = Table(show_header=False, title="Bars", title_justify="left")
-    for bar in bars:
-        verdicts.add_row(bar.statement, bar.measured, told[bar.holds])
-    console.print(verdicts)
+    show_bars(console, bars)
 
 
 def _cells(one: Comparison) -> list[str]:
@@ -168,7 +155,7 @@ def _cells(one: Comparison) -> list[str]:
 
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Whoever ends us ends what we have started: every signal to stop is a KeyboardInterrupt."""
+    """Turn every stop signal into a KeyboardInterrupt, so that the children end too."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
@@ -182,13 +169,13 @@ def _signals_interrupt() -> Iterator[None]:
 
 
 class _Meter:
-    """How far every seed is: a bar each on a terminal, a line now and then elsewhere."""
+    """The progress of every seed: a bar on a terminal, a line per minute elsewhere."""
 
     def __init__(self, console: Console, seeds: list[int], slots: int) -> None:
         self._console = console
         self._slots = dict.fromkeys(seeds, 0)
         self._wanted = slots * len(seeds)
-        self._told_s = time.monotonic()
+        self._reported_s = time.monotonic()
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -203,10 +190,13 @@ class _Meter:
     def at(self, seed: int, slot: int) -> None:
         self._slots[seed] = slot
         self.bars.update(self._ids[seed], completed=slot)
-        if not self._console.is_terminal and time.monotonic() - self._told_s > _TELL_EVERY_S:
-            self._told_s = time.monotonic()
+        if not self._console.is_terminal and self._is_due():
+            self._reported_s = time.monotonic()
             done = sum(self._slots.values())
             self._console.print(f"{done}/{self._wanted} slots", highlight=False)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._reported_s > _REPORT_INTERVAL_S
 
 
 @contextmanager

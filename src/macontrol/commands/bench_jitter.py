@@ -1,8 +1,8 @@
-"""Hold the daemon's wake-ups against those of a cyclictest that runs at the same time.
+"""Compare the daemon's wake-ups with those of a cyclictest that runs at the same time.
 
-The true daemon runs on the simulated bench, in slots of 5 ms; cyclictest (Debian: rt-tests) with
-the same period, scheduling class and priority. Ratios are what counts: absolute latencies on a
-shared machine mean little. Run it as root, or with a limit of real-time priorities (ulimit -r).
+The daemon runs on the simulated bench in slots of 5 ms; cyclictest (Debian: rt-tests) has the same
+period, scheduling class and priority. The bars are for ratios, because absolute latencies mean
+little on a shared machine. Run it as root, or with a real-time priority limit (ulimit -r).
 """
 
 from __future__ import annotations
@@ -10,39 +10,30 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from macontrol.benchmarks.bars import Bar, exit_code, show_bars
 from macontrol.benchmarks.jitter import Jitter, Latencies, measure_jitter
 from macontrol.commands.shared_arguments import positive_number
 from macontrol.standard_streams import is_terminal
 
-SUMMARY = "how late the daemon wakes up, beside cyclictest"
+SUMMARY = "how late the daemon wakes up, compared with cyclictest"
 
 LATENCY_RATIO = 1.5
 FEWEST_WAKE_UPS = 500
-"""For a p99 that is more than one bad moment."""
+"""A p99 of fewer wake-ups could be a single one."""
 DECIDE_SHARE = 0.10
 RESIDENT_BYTES = 120e6
 CPU_SHARE = 0.15
-MISSED = 1
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A statement about the measured, and whether it holds; None if it does not apply."""
-
-    statement: str
-    measured: str
-    holds: bool | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=positive_number, default=20.0, metavar="S", help="how long (default: 20)"
+        "--seconds", type=positive_number, default=20.0, metavar="S", help="duration (default: 20)"
     )
     parser.add_argument(
         "--slot-ms", type=positive_number, default=5.0, metavar="T", help="T_s (default: 5)"
@@ -60,11 +51,11 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps(as_json(jitter, bars), indent=2, allow_nan=False))
     else:
         _show(Console(width=None if is_terminal(sys.stdout) else 110), jitter, bars)
-    return MISSED if arguments.strict and any(bar.holds is False for bar in bars) else 0
+    return exit_code(bars, strict=arguments.strict)
 
 
 def bars_of(jitter: Jitter) -> list[Bar]:
-    """What should hold, and whether it does."""
+    """The bars, and whether they hold."""
     p50, p99, _ = jitter.ratios()
     enough = min(jitter.ours.count, jitter.cyclictest.count) >= FEWEST_WAKE_UPS
     bars = [
@@ -124,12 +115,8 @@ def _show(console: Console, jitter: Jitter, bars: list[Bar]) -> None:
     console.print(table)
     console.print(f"{jitter.missed} slots missed.", highlight=False)
     if not jitter.fifo:
-        console.print("SCHED_FIFO is not permitted here, so the ratios say nothing: run as root.")
-    told = {True: "[green]holds[/]", False: "[bold red]MISSED[/]", None: "[dim]not measured[/]"}
-    verdicts = Table(show_header=False, title="Bars", title_justify="left")
-    for bar in bars:
-        verdicts.add_row(bar.statement, bar.measured, told[bar.holds])
-    console.print(verdicts)
+        console.print("SCHED_FIFO is not permitted: the ratios are not judged. Run as root.")
+    show_bars(console, bars)
 
 
 def _cells(times: Latencies) -> list[str]:

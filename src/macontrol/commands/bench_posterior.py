@@ -1,9 +1,9 @@
-"""Time one whole decision: observe, posterior on the grid, acquisition, persistence, step.
+"""Time a complete decision: observe, posterior on the grid, acquisition, persistence, step.
 
-At Table 1's sizes, side by side in one run with a SciPy solve from scratch and, where it is
-installed, scikit-learn's GaussianProcessRegressor; then how the cost grows with the window w and
-the grid size G. One BLAS thread. Times are of the wall clock and, where contenders are compared,
-of the processor; they mean most on a machine that has nothing else to do.
+At the sizes of Table 1, compared in one run with a SciPy solve from scratch and, if it is
+installed, with scikit-learn's GaussianProcessRegressor; then the growth of the cost with the
+window w and the grid size G. One BLAS thread. Times are of the wall clock, ratios of processor
+time. Use an idle machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from macontrol.benchmarks.blas import Blas, hold_to_one_thread
+from macontrol.benchmarks.bars import Bar, exit_code, show_bars
+from macontrol.benchmarks.blas import Blas, use_one_thread
 from macontrol.benchmarks.decisions import (
     PeerResult,
     PosteriorType,
@@ -41,13 +42,12 @@ from macontrol.config.suggestion import pip_install
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.standard_streams import is_terminal
 
-SUMMARY = "how long one decision takes, and against SciPy and scikit-learn"
+SUMMARY = "the time of one decision, compared with SciPy and scikit-learn"
 
 WINDOWS = (100, 300, 1000, 3000)
 GRIDS = (601, 1201, 3001, 6001)
 SEED = 1
 LOG_WIDTH = 120
-MISSED = 1
 
 OURS = "macontrol"
 SCIPY = "SciPy from scratch, kernel from a table"
@@ -59,15 +59,15 @@ KEYS = {SCIPY: "scipy", DIRECT: "scipy_direct", SKLEARN: "scikit_learn"}
 FASTER_THAN_SCIPY = 40.0
 FASTER_THAN_SKLEARN = 400.0
 WINDOW_COST = 1.3
-# One float kept of each of a million slots would be eight times as much, ...
+# One float per slot for a million slots would be eight times as much, ...
 RESIDENT_GROWTH = 2**20
-# ... and a million blocks; free lists of Python's own come and go by some hundreds.
+# ... and a million blocks; Python's own free lists vary by some hundreds.
 BLOCKS_GROWTH = 1000
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: rounds of blocks of decisions."""
+    """The amount of work: rounds of blocks of decisions."""
 
     map_slots: int
     rounds: int
@@ -82,17 +82,8 @@ QUICK = Effort(map_slots=512, rounds=3, block=25, scipy=2, sklearn=1, growth_rou
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A statement about the measured, and whether it holds; None if it could not be measured."""
-
-    statement: str
-    measured: str
-    holds: bool | None
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """All that was measured."""
+    """All measured values."""
 
     machine: dict[str, Any]
     blas: list[Blas]
@@ -104,23 +95,23 @@ class Outcome:
     memory: Soak | None
 
     def slower(self, peer: str) -> float | None:
-        """How many times our median a peer's median is, in processor time."""
+        """The median of a peer divided by ours, in processor time."""
         return _ratio(self.peers[peer].times, self.ours) if peer in self.peers else None
 
-    def verdicts(self) -> list[Verdict]:
+    def bars(self) -> list[Bar]:
         table1 = self.config.algorithm.window
         window_cost = _ratio(self.by_window[WINDOWS[-1]], self.by_window[table1])
         threads = [blas.threads for blas in self.blas]
         known = bool(threads) and None not in threads
-        verdicts = [
-            Verdict(
+        bars = [
+            Bar(
                 "one BLAS thread",
                 ", ".join(f"{b.library}: {b.threads or 'unknown'}" for b in self.blas) or "unknown",
                 all(count == 1 for count in threads) if known else None,
             ),
             _faster(FASTER_THAN_SCIPY, SCIPY, self.slower(SCIPY)),
             _faster(FASTER_THAN_SKLEARN, SKLEARN, self.slower(SKLEARN)),
-            Verdict(
+            Bar(
                 f"w = {WINDOWS[-1]} costs at most {WINDOW_COST:g} times as much as w = {table1}",
                 f"{window_cost:.2f}",
                 window_cost <= WINDOW_COST,
@@ -128,8 +119,8 @@ class Outcome:
         ]
         if self.memory is not None:
             soaked = self.memory
-            verdicts.append(
-                Verdict(
+            bars.append(
+                Bar(
                     f"memory does not grow over {soaked.slots} slots",
                     f"{soaked.resident_growth / 1024:+.0f} KiB resident, "
                     f"{soaked.blocks_growth:+d} Python blocks",
@@ -137,7 +128,7 @@ class Outcome:
                     and soaked.blocks_growth <= BLOCKS_GROWTH,
                 )
             )
-        return verdicts
+        return bars
 
     def as_json(self) -> dict[str, Any]:
         def growing(sizes: dict[int, Times], table1: int) -> list[dict[str, Any]]:
@@ -168,20 +159,20 @@ class Outcome:
             "by_window": growing(self.by_window, self.config.algorithm.window),
             "by_grid": growing(self.by_grid, self.config.grid_size),
             "memory": None if self.memory is None else asdict(self.memory),
-            "verdicts": [asdict(verdict) for verdict in self.verdicts()],
+            "verdicts": [asdict(bar) for bar in self.bars()],
         }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
-        "--quick", action="store_true", help="a few seconds' worth; percentiles mean little"
+        "--quick", action="store_true", help="measure for a few seconds; percentiles mean little"
     )
     parser.add_argument(
         "--slots",
         type=positive_int,
         metavar="N",
-        help="also run N more slots and watch memory, as in --slots 1000000",
+        help="also run N more slots and measure memory, as in --slots 1000000",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 if a measured bar is missed"
@@ -194,18 +185,17 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(outcome.as_json(), indent=2, allow_nan=False))
     else:
-        # A log or a pipe has no width of its own; the tables need some.
+        # A log or a pipe has no width, and the tables need one.
         _show(Console(width=None if is_terminal(sys.stdout) else LOG_WIDTH), outcome)
-    missed = any(verdict.holds is False for verdict in outcome.verdicts())
-    return MISSED if arguments.strict and missed else 0
+    return exit_code(outcome.bars(), strict=arguments.strict)
 
 
 Part = Callable[[str, int], Callable[[], None]]
-"""Announces a part of the work with its number of steps; returns what to call after each."""
+"""Starts a part of the work with its number of steps; returns what to call after each step."""
 
 
 def measure(effort: Effort, *, soak_slots: int | None, part: Part) -> Outcome:
-    """Measure everything, at Table 1's sizes and around them."""
+    """Measure everything, at the sizes of Table 1 and around them."""
     config = load_config(preset="paper")
     peers: dict[str, tuple[PosteriorType, int]] = {
         SCIPY: (ScipyPosterior, effort.scipy),
@@ -214,7 +204,7 @@ def measure(effort: Effort, *, soak_slots: int | None, part: Part) -> Outcome:
     sklearn_posterior = _sklearn_posterior()
     if sklearn_posterior is not None:
         peers[SKLEARN] = (sklearn_posterior, effort.sklearn)
-    blas = hold_to_one_thread()
+    blas = use_one_thread()
     machine = _machine()
     world = World(config, seed=SEED, slots=effort.map_slots)
     ours, results = side_by_side(
@@ -283,11 +273,11 @@ def _ratio(times: Times, base: Times) -> float:
     return times.processor_median / base.processor_median
 
 
-def _faster(bar: float, peer: str, slower: float | None) -> Verdict:
-    return Verdict(
-        f"at least {bar:g} times faster than {peer}",
+def _faster(least: float, peer: str, slower: float | None) -> Bar:
+    return Bar(
+        f"at least {least:g} times faster than {peer}",
         "not installed" if slower is None else f"{slower:.0f} times",
-        None if slower is None else slower >= bar,
+        None if slower is None else slower >= least,
     )
 
 
@@ -302,7 +292,7 @@ def _progress(*, hidden: bool) -> Iterator[Part]:
         console=console,
         transient=True,
         disable=hidden or not console.is_terminal,
-        # Drawn between blocks, never by a thread that would run while a decision is timed.
+        # Drawn between blocks, not by a thread that would run while a decision is timed.
         auto_refresh=False,
     )
 
@@ -340,9 +330,9 @@ def _show(console: Console, outcome: Outcome) -> None:
     console.print(shown)
     for name, peer in outcome.peers.items():
         console.print(
-            f"{name}: {peer.other_decisions} decisions other than ours; posteriors at most "
-            f"{peer.mean_difference:.0e} σ_f (mean) and {peer.variance_difference:.0e} σ_f² "
-            "(variance) apart.",
+            f"{name}: {peer.other_decisions} decisions differ from ours; posteriors differ by at "
+            f"most {peer.mean_difference:.0e} σ_f (mean) and "
+            f"{peer.variance_difference:.0e} σ_f² (variance).",
             highlight=False,
         )
     if SKLEARN not in outcome.peers:
@@ -356,15 +346,11 @@ def _show(console: Console, outcome: Outcome) -> None:
             f"{soaked.slots} slots in {soaked.seconds:.0f} s: {soaked.resident_start / 2**20:.1f} "
             f"MiB resident, {soaked.resident_growth / 1024:+.0f} KiB by the end, at most "
             f"{soaked.resident_peak / 2**20:.1f} MiB; {soaked.blocks_growth:+d} Python blocks. "
-            f"Error against a direct solve at the end: {soaked.mean_error:.0e} σ_f (mean), "
+            f"Error compared with a direct solve at the end: {soaked.mean_error:.0e} σ_f (mean), "
             f"{soaked.variance_error:.0e} σ_f² (variance); {soaked.refactorings} refactorings.",
             highlight=False,
         )
-    told = {True: "[green]holds[/]", False: "[bold red]MISSED[/]", None: "[dim]not measured[/]"}
-    verdicts = Table(show_header=False, title="Bars", title_justify="left")
-    for verdict in outcome.verdicts():
-        verdicts.add_row(verdict.statement, verdict.measured, told[verdict.holds])
-    console.print(verdicts)
+    show_bars(console, outcome.bars())
 
 
 def _show_growth(console: Console, symbol: str, sizes: dict[int, Times], table1: int) -> None:

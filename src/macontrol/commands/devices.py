@@ -13,16 +13,14 @@ from rich.console import Console
 from rich.text import Text
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.controller.host.devices import (
-    Access,
-    Process,
+from macontrol.controller.host.processes import Access, Process
+from macontrol.controller.host.radios import (
     RadioServer,
-    SerialPort,
     UsbRadio,
     find_radio_servers,
-    find_serial_ports,
     find_usb_radios,
 )
+from macontrol.controller.host.serial_ports import SerialPort, find_serial_ports
 from macontrol.hal.probes.soapy.stream import find_radios, installed_modules, load_soapy
 
 

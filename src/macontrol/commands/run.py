@@ -20,7 +20,6 @@ from macontrol.config.suggestion import shortened
 from macontrol.controller.recording.runfile.lock import NOT_THERE
 from macontrol.display.log_format import LOG_FORMATS
 from macontrol.run_options import RunOptions
-from macontrol.sim.bench.faults import DEFAULT_FAULT_RATE
 
 _LONGEST_NAME = 60
 
@@ -132,6 +131,8 @@ def _refuse_conflicts(arguments: argparse.Namespace, *, serial: bool) -> None:
 
 
 def _fault_plan(text: str) -> tuple[int, float]:
+    from macontrol.sim.bench.faults import DEFAULT_FAULT_RATE  # a hardware run imports no sim
+
     seed, _, rate = text.partition(":")
     try:
         plan = int(seed), float(rate or DEFAULT_FAULT_RATE)

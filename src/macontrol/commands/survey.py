@@ -125,9 +125,6 @@ def _open_bench(
     require_consent(config, yes=arguments.yes, at_terminal=at_terminal)
     closing.enter_context(InstanceLock(config.stage.port_path))
 
-    def is_stopped() -> bool:
-        return bool(signals.first)
-
     log = None
     if arguments.traffic is not None:
         room = FreeSpace(arguments.traffic, config.run.free_space_floor_mb)
@@ -140,11 +137,11 @@ def _open_bench(
         config,
         clock,
         confirm_homing=lambda: may_home(
-            yes=arguments.yes, at_terminal=at_terminal, is_stopped=is_stopped
+            yes=arguments.yes, at_terminal=at_terminal, stop=signals.stop
         ),
         tell=lambda text: _print(console, text),
         log=log,
-        is_stopped=is_stopped,
+        stop=signals.stop,
     )
     bench.open(closing)
     return bench
@@ -160,7 +157,7 @@ def _walk(
             bench,
             clock,
             FaultReporter(lambda text: _print(console, text)),
-            is_stopped=lambda: bool(signals.first),
+            stop=signals.stop,
             on_progress=on_progress,
         )
 

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, nan
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.model.reward import snr_of
 from macontrol.config.model.units import to_db
-from macontrol.controller.policies.moveucb import Posterior
-from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.policy import HasPosterior, Policy, Posterior
 from macontrol.controller.runtime.loop import SlotLoop
 
 _POINTS = 120
 """Points of the estimate along the rail: more than a terminal shows."""
-
-
-@runtime_checkable
-class _HasPosterior(Protocol):
-    @property
-    def posterior(self) -> Posterior: ...
 
 
 @dataclass(frozen=True)
@@ -49,12 +42,12 @@ class RunFacts:
             g_max=config.g_max,
             transmission_share=physical.transmission_share,
             loop=loop,
-            posterior=policy.posterior if isinstance(policy, _HasPosterior) else None,
+            posterior=policy.posterior if isinstance(policy, HasPosterior) else None,
         )
 
     def state(self) -> dict[str, Any]:
         """The run now. The slot thread is running, so values can differ by one slot."""
-        tally, planned = self.loop.tally, self.loop.phases
+        tally, planned = self.loop.tally, self.loop.timing
         position = tally.position
         return {
             "title": self.title,
@@ -62,7 +55,7 @@ class RunFacts:
             "wavelength_mm": self.wavelength_mm,
             "slot_s": self.slot_s,
             "g_max": self.g_max,
-            "doing": tally.activity,
+            "doing": self.loop.activity,
             "slot": tally.slot,
             "slots": tally.slots,
             "position": position,
@@ -80,8 +73,8 @@ class RunFacts:
             "phases": {
                 name: [phase.at(50), phase.at(99), phase.largest, limit]
                 for name, phase, limit in (
-                    ("wake-up", tally.wake, planned.actuate_s),
-                    ("actuate", tally.actuate, planned.actuate_s),
+                    ("wake-up", tally.wake, planned.actuation_end_s),
+                    ("actuate", tally.actuate, planned.actuation_end_s),
                     ("measure", tally.measure, planned.measure_s),
                     ("decide", tally.decide, planned.decide_s),
                 )

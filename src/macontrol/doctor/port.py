@@ -8,13 +8,9 @@ from pathlib import Path
 
 from macontrol.config.model.errors import HardwareError
 from macontrol.config.stage_settings import StageSettings
-from macontrol.controller.host.devices import (
-    access_to,
-    find_serial_ports,
-    holders_of,
-    stable_names,
-)
 from macontrol.controller.host.instance import InstanceLock
+from macontrol.controller.host.processes import access_to, holders_of
+from macontrol.controller.host.serial_ports import find_serial_ports, stable_names
 from macontrol.doctor.report import Report
 
 

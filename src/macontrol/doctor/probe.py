@@ -10,12 +10,12 @@ from statistics import median
 from macontrol.config import Config
 from macontrol.config.checks.measuring import lead_fix
 from macontrol.config.model.errors import ConfigError, ProbeError
-from macontrol.controller.host.devices import clients_of
+from macontrol.controller.host.processes import clients_of
 from macontrol.doctor.drivers import hints_for
 from macontrol.doctor.report import Report
 from macontrol.hal import Clock, Measurement
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
-from macontrol.hal.probes.sdr.probe import ProbeHealth, SdrProbe
+from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.serial_bench import SerialBench
 
 _RATE_TOLERANCE = 0.02
@@ -46,18 +46,20 @@ class ProbeExamination:
         self._clock = clock
         self._report = report
         bench = SerialBench(config, clock, confirm_homing=lambda: False, tell=lambda _: None)
-        self._probe: SdrProbe = bench.probe
+        self._probe = bench.probe
 
     def examine(self, closing: ExitStack) -> None:
         """Open and examine the probe; it is closed when `closing` ends."""
         report = self._report
         closing.callback(self._probe.close)
         try:
-            self._probe.open()
+            if isinstance(self._probe, Openable):
+                self._probe.open()
         except (ConfigError, ProbeError) as error:
             self._report_unopened(error)
             return
-        report.passed("radio", f"{self._probe.name} sends samples")
+        name = self._probe.name if isinstance(self._probe, Openable) else "the probe"
+        report.passed("radio", f"{name} sends samples")
         floor = self._measure_floor()
         health = self._measure_level()
         self._report_rate(health)
@@ -72,12 +74,17 @@ class ProbeExamination:
 
     def _measure_floor(self) -> NoiseFloor | ProbeError | None:
         """The floor that a run would use: measured, or given in the config."""
+        if not isinstance(self._probe, HasNoiseFloor):
+            return None
         try:
             if self._config.probe.noise_floor == "measure":
                 return self._probe.measure_noise_floor()
         except ProbeError as error:
             return error
         return self._probe.noise_floor
+
+    def _health(self) -> ProbeHealth:
+        return self._probe.health() if isinstance(self._probe, HasHealth) else ProbeHealth()
 
     def _measure_level(self) -> ProbeHealth:
         """The health after a measurement, once the sample rate is known."""
@@ -89,7 +96,7 @@ class ProbeExamination:
         except ProbeError:
             pass  # the health shows it
         known_s = clock.now() + _RATE_KNOWN_S
-        while not self._keeps_rate(health := probe.health()):
+        while not self._keeps_rate(health := self._health()):
             is_known = not isnan(health.measured_rate_hz)
             if clock.now() >= known_s + is_known * _RATE_DOUBTED_S:
                 break
@@ -112,7 +119,7 @@ class ProbeExamination:
                 self._probe.request(slot, now, now + length)
                 for found in self._collect(now + length + settings.stale_s + 1.0):
                     if found.slot == slot and found.valid:
-                        delays.append(self._probe.health().lateness_s)
+                        delays.append(self._health().lateness_s)
         except ProbeError:
             pass  # use what was measured before
         return sorted(delays)

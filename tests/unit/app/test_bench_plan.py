@@ -24,8 +24,8 @@ from macontrol.hal.stages.grbl.board import BoardIdentity
 from macontrol.hal.stages.grbl.board import read_axis as read_grbl
 from macontrol.hal.stages.zaber.device import DeviceIdentity
 from macontrol.hal.stages.zaber.device import read_axis as read_zaber
-from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from macontrol.sim.bench.virtual import GUIDE_SETTINGS, VirtualBench
+from macontrol.sim.bench.boards.grbl.board import GUIDE_SETTINGS, VirtualGrbl
+from macontrol.sim.bench.virtual import VirtualBench
 from support.suggestions import suggestions
 
 GUIDE = Path(__file__).parents[3] / "docs" / "build-a-bench.md"

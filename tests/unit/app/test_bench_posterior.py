@@ -1,4 +1,4 @@
-"""The benchmark of a decision. How fast anything is depends on the machine, and is no test."""
+"""The benchmark of a decision. Its times depend on the machine and are not tested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from macontrol.benchmarks.blas import hold_to_one_thread
+from macontrol.benchmarks.blas import use_one_thread
 from macontrol.benchmarks.decisions import (
     Player,
     PosteriorType,
@@ -37,7 +37,7 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 
 
-def unheard(title: str, steps: int) -> Any:
+def no_progress(title: str, steps: int) -> Any:
     return lambda: None
 
 
@@ -48,7 +48,7 @@ def world(paper: Config) -> World:
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
-    return measure(TINY, soak_slots=1000, part=unheard)
+    return measure(TINY, soak_slots=1000, part=no_progress)
 
 
 def set_measured(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> None:
@@ -62,12 +62,12 @@ class TestTimes:
         assert times.p99_9 == pytest.approx(1000.0)
         assert times.processor_median == 250.5
 
-    def test_tell_no_tail_of_a_few(self) -> None:
+    def test_have_no_p99_9_of_a_few(self) -> None:
         assert Times.of([Took(1000, 1000)] * 999).p99_9 is None
 
 
-class TestContenders:
-    def test_see_and_decide_the_same(self, paper: Config, world: World) -> None:
+class TestPeers:
+    def test_make_the_same_decisions(self, paper: Config, world: World) -> None:
         peers: dict[str, tuple[PosteriorType, int]] = {
             "table": (ScipyPosterior, 5),
             "evaluated": (DirectPosterior, 3),
@@ -81,7 +81,7 @@ class TestContenders:
             assert result.mean_difference <= 1e-9
             assert result.variance_difference <= 1e-9
 
-    def test_scikit_learn_is_one_of_them(self, paper: Config, world: World) -> None:
+    def test_include_scikit_learn(self, paper: Config, world: World) -> None:
         pytest.importorskip("sklearn")
         from macontrol.benchmarks.sklearn_peer import SklearnPosterior
 
@@ -92,18 +92,18 @@ class TestContenders:
         assert results["sklearn"].mean_difference <= 1e-9
         assert results["sklearn"].variance_difference <= 1e-9
 
-    def test_that_disagree_are_found_out(self, paper: Config, world: World) -> None:
+    def test_that_differ_are_detected(self, paper: Config, world: World) -> None:
         class Wrong(ScipyPosterior):
-            def solve(self, *window: Any) -> Any:
-                mean, variance = super().solve(*window)
+            def _solution(self, samples: Any) -> Any:
+                mean, variance = super()._solution(samples)
                 return np.roll(mean, 300), variance
 
         _, results = side_by_side(paper, world, {"wrong": (Wrong, 5)}, rounds=2, block=5)
         assert results["wrong"].other_decisions > 0
         assert results["wrong"].mean_difference > 0.1
 
-    def test_play_the_map_that_every_grid_shares(self, paper: Config, world: World) -> None:
-        """On a finer grid, rewards lie between the map's own positions."""
+    def test_use_the_same_map_on_every_grid(self, paper: Config, world: World) -> None:
+        """On a finer grid the rewards are interpolated."""
         fine = paper.replace(algorithm__grid_spacing=paper.algorithm.grid_spacing / 2)
         turns = list(Player(fine, world).play(50))
         assert [turn.slot for turn in turns] == list(range(1, 51))
@@ -117,7 +117,7 @@ class TestContenders:
         assert gc.get_freeze_count() == 0
 
 
-def test_a_soak_sees_what_grows(
+def test_a_soak_detects_growing_memory(
     paper: Config, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet = soak(paper, world, 4000)
@@ -129,20 +129,20 @@ def test_a_soak_sees_what_grows(
     kept: list[tuple[int, float]] = []
     observe = World.observe
 
-    def hoard(self: World, slot: int, position: float) -> float:
+    def observe_and_keep(self: World, slot: int, position: float) -> float:
         kept.append((slot, position + 0.1))
         return observe(self, slot, position)
 
-    monkeypatch.setattr(World, "observe", hoard)
+    monkeypatch.setattr(World, "observe", observe_and_keep)
     assert soak(paper, world, 4000).blocks_growth > bench_posterior.BLOCKS_GROWTH
 
 
-def test_every_blas_is_held_to_one_thread() -> None:
-    """Also where the user has asked for more."""
+def test_every_blas_uses_one_thread() -> None:
+    """Even if the user has set another number."""
     script = (
-        "from macontrol.benchmarks.blas import hold_to_one_thread\n"
+        "from macontrol.benchmarks.blas import use_one_thread\n"
         "import scipy.linalg\n"
-        "print([blas.threads for blas in hold_to_one_thread()])"
+        "print([blas.threads for blas in use_one_thread()])"
     )
     threads = subprocess.run(
         [sys.executable, "-c", script],
@@ -152,7 +152,7 @@ def test_every_blas_is_held_to_one_thread() -> None:
         check=True,
     ).stdout
     assert set(json.loads(threads)) == {1}
-    assert {blas.threads for blas in hold_to_one_thread()} == {1}
+    assert {blas.threads for blas in use_one_thread()} == {1}
 
 
 class TestOutcome:
@@ -162,19 +162,19 @@ class TestOutcome:
         assert outcome.config.algorithm.window == 300
         assert outcome.config.grid_size == 601
 
-    def test_as_json_is_strict_and_whole(self, outcome: Outcome) -> None:
+    def test_as_json_is_strict_and_complete(self, outcome: Outcome) -> None:
         text = json.dumps(outcome.as_json(), allow_nan=False)
-        told = json.loads(text, parse_constant=refuse)
-        assert told["window"] == 300
-        assert told["grid"] == 601
-        assert told["macontrol"]["count"] == 4
-        assert told["macontrol"]["p99_9"] is None
-        assert told["peers"]["scipy"]["slower"] > 0
-        assert [row["size"] for row in told["by_window"]] == list(WINDOWS)
-        assert [row["ratio"] for row in told["by_window"] if row["size"] == 300] == [1.0]
-        assert [row["ratio"] for row in told["by_grid"] if row["size"] == 601] == [1.0]
-        assert told["memory"]["slots"] == 1000
-        assert len(told["verdicts"]) == 5
+        found = json.loads(text, parse_constant=refuse)
+        assert found["window"] == 300
+        assert found["grid"] == 601
+        assert found["macontrol"]["count"] == 4
+        assert found["macontrol"]["p99_9"] is None
+        assert found["peers"]["scipy"]["slower"] > 0
+        assert [row["size"] for row in found["by_window"]] == list(WINDOWS)
+        assert [row["ratio"] for row in found["by_window"] if row["size"] == 300] == [1.0]
+        assert [row["ratio"] for row in found["by_grid"] if row["size"] == 601] == [1.0]
+        assert found["memory"]["slots"] == 1000
+        assert len(found["verdicts"]) == 5
 
     def test_ratios_are_of_processor_time(self, outcome: Outcome) -> None:
         slow = Times(10, 5000.0, 9000.0, None, processor_median=500.0)
@@ -190,7 +190,7 @@ class TestOutcome:
             {601: fast},
             None,
         )
-        _, scipy, sklearn, window = given.verdicts()
+        _, scipy, sklearn, window = given.bars()
         assert (scipy.measured, scipy.holds) == ("50 times", True)
         assert (sklearn.measured, sklearn.holds) == ("not installed", None)
         assert (window.measured, window.holds) == ("50.00", False)
@@ -213,8 +213,8 @@ class TestCommand:
     def test_prints_json_and_nothing_else(self, capfd: pytest.CaptureFixture[str]) -> None:
         assert main(["bench", "posterior", "--quick", "--json"]) == 0
         printed = capfd.readouterr()
-        told = json.loads(printed.out, parse_constant=refuse)
-        assert told["memory"] is None
+        found = json.loads(printed.out, parse_constant=refuse)
+        assert found["memory"] is None
         assert printed.err == ""
 
     def test_does_without_scikit_learn(
@@ -241,10 +241,23 @@ class TestCommand:
         assert "MISSED" in capsys.readouterr().out
 
     @pytest.mark.parametrize("words", [[], ["nothing"], ["posterior", "--slots", "0"]])
-    def test_refuses_what_it_does_not_know(
+    def test_refuses_unknown_words(
         self, words: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit) as left:
             main(["bench", *words])
         assert left.value.code == 64
         assert capsys.readouterr().err.startswith("usage: macontrol bench")
+
+
+def test_a_run_imports_no_benchmark() -> None:
+    script = (
+        "import sys\n"
+        "from macontrol.cli import main\n"
+        "main(['--backend', 'sim', '--fast', '--slots', '3', '--log', 'json'])\n"
+        "print(*(name for name in sys.modules if 'benchmarks' in name or 'sklearn' in name))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.splitlines()[-1] == ""

@@ -27,6 +27,7 @@ from macontrol.config.model.errors import (
     StageError,
     UsageError,
 )
+from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S, RealtimeReport
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.policies.registry import make_policy
@@ -39,7 +40,8 @@ from macontrol.controller.recording.runfile import (
     runs_in,
 )
 from macontrol.controller.runtime.clock import VirtualClock
-from macontrol.controller.runtime.loop import Phases, SlotLoop
+from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import keep_survey
 from macontrol.controller.survey.samples import Survey
 from macontrol.daemon import Daemon
@@ -62,7 +64,7 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "locks"))
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    report = RealtimeReport((), (), priority=0, locked=False, blas_threads=1)
+    report = RealtimeReport((), priority=0)
     monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
 
 
@@ -225,7 +227,7 @@ class TestRun:
         monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
-        report = RealtimeReport((), (), priority=priority, locked=False, blas_threads=1)
+        report = RealtimeReport((), priority=priority)
         monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
         seen: list[float] = []
         monkeypatch.setattr(SlotLoop, "reserve_decision", lambda _, seconds: seen.append(seconds))
@@ -237,20 +239,20 @@ class TestRun:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Other programs may run for milliseconds before the slot thread does."""
-        report = RealtimeReport((), (), priority=0, locked=False, blas_threads=1)
+        report = RealtimeReport((), priority=0)
         monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
-        seen: list[Phases] = []
+        seen: list[SlotTiming] = []
         reserve = SlotLoop.reserve_decision
 
         def watched(loop: SlotLoop, seconds: float) -> None:
             reserve(loop, seconds)
-            seen.append(loop.phases)
+            seen.append(loop.timing)
 
         monkeypatch.setattr(SlotLoop, "reserve_decision", watched)
         assert Daemon(load_config(preset="demo"), options(slots=2, fast=False)).run() == 0
-        (phases,) = seen
-        assert phases.decide_s >= 6e-3
-        assert phases.measure_s >= 4e-3
+        (timing,) = seen
+        assert timing.decide_s >= 6e-3
+        assert timing.measure_s >= 4e-3
 
     @pytest.mark.parametrize(
         ("arguments", "slots"),
@@ -472,8 +474,8 @@ class TestKeptSurvey:
                 config,
                 options(**kind),
                 VirtualClock(),
+                StopToken(),
                 note=notes.append,
-                is_stopped=lambda: False,
             )
             bench = SimulatedBench(config, VirtualClock(), seed=1)
             found = point.survey(bench, show_progress=False)
@@ -713,7 +715,7 @@ class TestEnding:
         monkeypatch.setattr(SimulatedBench, "prior_survey", lambda *_: None)
         monkeypatch.setattr(starting_point, "walk_rail", walk)
         assert Daemon(paper, options(run_file=tmp_path / "run.sqlite")).run() == 0
-        assert "stopped before the rail was walked" in capfd.readouterr().out
+        assert "stopped before the survey was complete" in capfd.readouterr().out
         assert list(tmp_path.rglob("*.*")) == []
 
     def test_a_signal_during_the_survey_is_not_forgotten(
@@ -802,18 +804,17 @@ class TestSignals:
         finally:
             signal.signal(signal.SIGHUP, before)
 
-    def test_what_shall_stop_is_called_at_once_if_the_signal_has_come(
+    def test_the_first_signal_requests_a_stop_and_the_second_forces_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        called: list[int] = []
         monkeypatch.setattr(stop_signals, "_DEBOUNCE_S", 60.0)
         with StopSignals() as signals:
+            assert not signals.stop.is_set
             os.kill(os.getpid(), signal.SIGTERM)
-            signals.on_stop(lambda: called.append(1))
-            assert called == [1]
-            os.kill(os.getpid(), signal.SIGTERM)  # at once, as `timeout` does: not a second wish
+            assert signals.stop.is_set
+            os.kill(os.getpid(), signal.SIGTERM)  # debounced: `timeout` sends the signal twice
             monkeypatch.setattr(stop_signals, "_DEBOUNCE_S", 0.0)
-            with pytest.raises(ForcedStop), suppress(Exception):  # no handler of errors keeps it
+            with pytest.raises(ForcedStop), suppress(Exception):  # not an Exception
                 os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
-import socket
-import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from macontrol.cli import main
 from macontrol.commands import devices as command
-from macontrol.controller.host import devices
-from macontrol.controller.host.devices import Access, Process, RadioServer, SerialPort, UsbRadio
+from macontrol.controller.host.processes import Access, Process
+from macontrol.controller.host.radios import RadioServer, UsbRadio
+from macontrol.controller.host.serial_ports import SerialPort
 
 OPEN = Access(True, "root", "dialout", "crw-rw----")
 SHUT = Access(False, "root", "dialout", "crw-rw----")
@@ -32,206 +29,45 @@ def shown(
     return written.getvalue()
 
 
-def write(path: Path, text: str = "") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def link(path: Path, target: str | Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(target)
-
-
-def process(proc: Path, pid: int, command: str, *files: str | Path) -> None:
-    write(proc / str(pid) / "cmdline", command.replace(" ", "\0") + "\0")
-    for number, file in enumerate(files):
-        link(proc / str(pid) / "fd" / str(number), file)
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """The files of a machine with nothing plugged in."""
-    for name in ("dev", "proc", "usb"):
-        (tmp_path / name).mkdir()
-    return tmp_path
-
-
-def plug_in_radio(machine: Path, usb_id: str) -> Path:
-    folder = machine / "usb" / "1-2"
-    vendor, product = usb_id.split(":")
-    told = {"idVendor": vendor, "idProduct": product, "busnum": "1", "devnum": "7"}
-    for name, text in {**told, "serial": "00000001"}.items():
-        write(folder / name, text + "\n")
-    write(machine / "dev/bus/usb/001/007")
-    return folder
-
-
-def radios(machine: Path) -> list[UsbRadio]:
-    return devices.find_usb_radios(machine / "usb", machine / "dev", machine / "proc")
+DONGLE = UsbRadio("RTL2832U dongle", "0bda:2838", "00000001", "/dev/bus/usb/001/007", OPEN, "", ())
+PORT = SerialPort("/dev/ttyUSB0", (), "Arduino (Uno)", "2341:0043", OPEN, ())
 
 
 class TestRadios:
-    @pytest.mark.parametrize(
-        ("usb_id", "what"),
-        [
-            ("0bda:2838", "RTL2832U dongle"),
-            ("1d50:6089", "HackRF One"),
-            ("0456:b673", "ADALM-Pluto"),
-            ("2500:0020", "USRP B2xx"),
-        ],
-    )
-    def test_one_is_known_by_its_usb_id(self, machine: Path, usb_id: str, what: str) -> None:
-        plug_in_radio(machine, usb_id)
-        (found,) = radios(machine)
-        assert (found.what, found.usb_id, found.serial) == (what, usb_id, "00000001")
-        assert not found.kernel_driver
-        assert not found.holders
+    def test_the_television_driver_that_uses_it_is_shown_with_the_fix(self) -> None:
+        used = replace(DONGLE, kernel_driver="dvb_usb_rtl28xxu")
+        assert "fix: sudo modprobe -r dvb_usb_rtl28xxu" in shown(radios=[used])
 
-    def test_other_devices_are_not_listed(self, machine: Path) -> None:
-        plug_in_radio(machine, "046d:c31c")
-        write(machine / "usb" / "usb1" / "speed", "480")
-        assert radios(machine) == []
-
-    def test_the_television_driver_that_has_it_is_named(self, machine: Path) -> None:
-        folder = plug_in_radio(machine, "0bda:2838")
-        driver = machine / "drivers" / "dvb_usb_rtl28xxu"
-        driver.mkdir(parents=True)
-        link(folder / "1-2:1.0" / "driver", driver)
-        (found,) = radios(machine)
-        assert found.kernel_driver == "dvb_usb_rtl28xxu"
-        assert "fix: sudo modprobe -r dvb_usb_rtl28xxu" in shown(radios=[found])
-
-    def test_the_process_that_holds_it_is_named(self, machine: Path) -> None:
-        plug_in_radio(machine, "0bda:2838")
-        process(machine / "proc", 41, "rtl_fm -f 100M", machine / "dev/bus/usb/001/007")
-        (found,) = radios(machine)
-        assert "held by rtl_fm -f 100M (process 41)" in shown(radios=[found])
+    def test_the_process_that_uses_it_is_shown(self) -> None:
+        used = replace(DONGLE, holders=(Process(41, "rtl_fm -f 100M"),))
+        assert "held by rtl_fm -f 100M (process 41)" in shown(radios=[used])
 
 
 class TestSerialPorts:
-    def find(self, machine: Path, monkeypatch: pytest.MonkeyPatch, **facts: object) -> SerialPort:
-        port = {
-            "device": str(machine / "dev" / "ttyUSB0"),
-            "vid": None,
-            "pid": None,
-            "manufacturer": None,
-            "product": None,
-        }
-        write(machine / "dev" / "ttyUSB0")
-        told = [SimpleNamespace(**(port | facts)), SimpleNamespace(**(port | {"device": "/gone"}))]
-        monkeypatch.setattr("serial.tools.list_ports.comports", lambda: told)
-        (found,) = devices.find_serial_ports(machine / "dev", machine / "proc")
-        return found
-
-    @pytest.mark.parametrize(
-        ("vendor", "product", "what"),
-        [
-            (0x2341, 0x0043, "Arduino"),
-            (0x1A86, 0x7523, "CH340"),
-            (0x0403, 0x6001, "FTDI"),
-            (0x10C4, 0xEA60, "CP210x"),
-            (0x2939, 0x0001, "Zaber"),
-            (0x1234, 0x5678, "USB serial port"),
-        ],
-    )
-    def test_a_port_is_known_by_its_usb_id(
-        self, machine: Path, monkeypatch: pytest.MonkeyPatch, vendor: int, product: int, what: str
-    ) -> None:
-        found = self.find(machine, monkeypatch, vid=vendor, pid=product)
-        assert found.what.startswith(what)
-        assert found.usb_id == f"{vendor:04x}:{product:04x}"
-
-    def test_it_is_shown_by_the_name_that_stays(
-        self, machine: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        name = machine / "dev/serial/by-id/usb-Arduino_Uno-if00"
-        link(name, "../../ttyUSB0")
-        found = self.find(machine, monkeypatch, vid=0x2341, pid=0x43, product="Uno")
-        assert found.names == (str(name),)
-        told = shown([found])
+    def test_a_port_is_shown_by_its_stable_name(self) -> None:
+        name = "/dev/serial/by-id/usb-Arduino_Uno-if00"
+        told = shown([replace(PORT, names=(name,))])
         assert f"  {name}\n" in told
         assert "Arduino (Uno), USB 2341:0043" in told
-        assert f"at present {machine}/dev/ttyUSB0" in told
+        assert "at present /dev/ttyUSB0" in told
 
-    def test_who_holds_it_is_told(self, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        process(machine / "proc", 7, "/usr/sbin/ModemManager", machine / "dev/ttyUSB0")
-        found = self.find(machine, monkeypatch)
-        assert "held by ModemManager (process 7)" in shown([found])
+    def test_the_process_that_uses_it_is_shown(self) -> None:
+        used = replace(PORT, holders=(Process(7, "ModemManager"),))
+        assert "held by ModemManager (process 7)" in shown([used])
 
-    def test_without_permission_the_fix_is_told(self) -> None:
-        told = shown([SerialPort("/dev/ttyUSB0", (), "Arduino", "2341:0043", SHUT, ())])
+    def test_without_permission_the_fix_is_shown(self) -> None:
+        told = shown([replace(PORT, access=SHUT)])
         assert "no permission (crw-rw---- root dialout); fix: sudo usermod -aG dialout" in told
 
-    def test_a_file_of_root_alone_needs_a_rule(self) -> None:
-        assert "udev rules" in Access(False, "root", "root", "crw-------").fix
 
-
-class TestServers:
-    HEADER = "  sl  local_address rem_address st\n"
-
-    def table(self, *rows: tuple[str, str, str, int]) -> str:
-        return self.HEADER + "".join(
-            f"   0: {local} {remote} {state} 0:0 0:0 0 0 0 {inode} 1\n"
-            for local, remote, state, inode in rows
-        )
-
-    def test_a_server_and_its_client_are_named(self, machine: Path) -> None:
-        proc = machine / "proc"
-        rows = self.table(
-            ("0100007F:04D2", "00000000:0000", "0A", 11),
-            ("0100007F:04D2", "0100007F:9999", "01", 12),
-            ("0100007F:9999", "0100007F:04D2", "01", 13),
-            ("0100007F:0050", "00000000:0000", "0A", 14),
-        )
-        write(proc / "net" / "tcp", rows)
-        process(proc, 5, "rtl_tcp -a 127.0.0.1", "socket:[11]", "socket:[12]")
-        process(proc, 6, "gqrx", "socket:[13]")
-        (found,) = devices.find_radio_servers(proc)
-        told = shown(servers=[found])
-        assert "rtl_tcp://127.0.0.1:1234" in told
-        assert "served by rtl_tcp -a 127.0.0.1 (process 5)" in told
-        assert "in use by gqrx (process 6)" in told
-        assert devices.clients_of(1234, proc) == (Process(6, "gqrx"),)
-
-    def test_one_on_another_port_is_known_by_its_name(self, machine: Path) -> None:
-        proc = machine / "proc"
-        write(proc / "net" / "tcp6", self.table(("0" * 32 + ":1F90", "0:0", "0A", 21)))
-        process(proc, 5, "/usr/bin/rtl_433 -F rtl_tcp", "socket:[21]")
-        (found,) = devices.find_radio_servers(proc)
-        assert (found.address, found.is_busy) == ("127.0.0.1:8080", False)
-
-    def test_one_that_only_others_reach_is_not_listed(self, machine: Path) -> None:
-        write(machine / "proc/net/tcp", self.table(("0A00000A:04D2", "0:0", "0A", 31)))
-        assert devices.find_radio_servers(machine / "proc") == []
-
-
-def test_a_process_that_holds_a_file_is_found_on_this_machine(tmp_path: Path) -> None:
-    path = tmp_path / "held"
-    path.touch()
-    code = "import sys; file = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+def test_a_server_and_its_client_are_shown() -> None:
+    server = RadioServer(
+        "127.0.0.1:1234", (Process(5, "rtl_tcp -a 127.0.0.1"),), (Process(6, "gqrx"),), True
     )
-    with holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        assert [found.pid for found in devices.holders_of(str(path))] == [holder.pid]
-        holder.communicate()
-    assert devices.holders_of(str(path)) == ()
-    with path.open():
-        assert devices.holders_of(str(path)) == ()  # this process does not count
-
-
-def test_a_client_of_a_port_is_found_on_this_machine() -> None:
-    code = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1])));"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        words = [sys.executable, "-c", code + "sys.stdin.read()", str(port)]
-        with subprocess.Popen(words, stdin=subprocess.PIPE) as client:
-            connection, _ = server.accept()
-            with connection:
-                assert [found.pid for found in devices.clients_of(port)] == [client.pid]
-            client.communicate()
+    told = shown(servers=[server])
+    assert "rtl_tcp://127.0.0.1:1234" in told
+    assert "served by rtl_tcp -a 127.0.0.1 (process 5)" in told
+    assert "in use by gqrx (process 6)" in told
 
 
 def test_it_says_so_when_there_is_nothing(
@@ -288,45 +124,3 @@ def test_without_soapysdr_that_is_said(
 def test_it_works_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"]) == 0
     assert "radios on the USB" in capsys.readouterr().out
-
-
-def test_access_is_what_the_file_says(tmp_path: Path) -> None:
-    path = tmp_path / "port"
-    path.touch(mode=0o600)
-    found = devices.access_to(str(path))
-    assert found.allowed
-    assert found.mode == "-rw-------"
-    with pytest.raises(OSError, match="No such file"):
-        devices.access_to(os.fspath(tmp_path / "none"))
-
-
-class TestPortIdentity:
-    """Which adapter is behind a port: it distinguishes two boards of one make where it can."""
-
-    def identity(self, machine: Path, monkeypatch: pytest.MonkeyPatch, **facts: object) -> str:
-        device = machine / "dev" / "ttyUSB0"
-        write(device)
-        link(machine / "dev" / "stage", device)
-        usb = {"vid": 0x1A86, "pid": 0x7523, "serial_number": None, "location": "1-1.2"}
-        port = SimpleNamespace(**({"device": str(device)} | usb | facts))
-        monkeypatch.setattr("serial.tools.list_ports.comports", lambda: [port])
-        return devices.port_identity(str(machine / "dev" / "stage"))
-
-    @pytest.mark.parametrize(
-        ("facts", "expected"),
-        [
-            ({"serial_number": "A50285BI"}, "USB 1a86:7523 serial A50285BI"),
-            ({}, "USB 1a86:7523 1-1.2"),
-            ({"location": None}, "USB 1a86:7523"),
-            ({"vid": None, "pid": None}, "not on the USB"),
-            ({"device": "/dev/ttyUSB7"}, "not on the USB"),
-        ],
-    )
-    def test_it_goes_by_serial_number_or_by_socket(
-        self,
-        machine: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        facts: dict[str, object],
-        expected: str,
-    ) -> None:
-        assert self.identity(machine, monkeypatch, **facts) == expected

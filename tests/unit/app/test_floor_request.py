@@ -1,71 +1,69 @@
-"""The noise floor on request: a signal asks for it, and a thread of its own measures it."""
+"""The noise floor on request: a signal requests it, a thread of its own measures it."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from math import nan
 
 import pytest
 
 from macontrol.config.model.errors import ProbeError
 from macontrol.floor_request import FloorRequest
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from support.probe_settings import wait_until
 
 
 def test_every_signal_is_one_measurement_and_never_in_the_slot_thread() -> None:
-    told: list[tuple[str, float | None]] = []
+    reported: list[tuple[str, float | None]] = []
     threads: list[threading.Thread] = []
 
-    def measure() -> NoiseFloor:
+    def measure() -> float:
         threads.append(threading.current_thread())
-        return NoiseFloor(1e-4, 0.1, 0.0)
+        return -40.0
 
-    with FloorRequest(measure, lambda *words: told.append(words)):
+    with FloorRequest(measure, lambda *report: reported.append(report)):
         signal.raise_signal(signal.SIGUSR1)
-        wait_until(lambda: len(told) == 1)
+        wait_until(lambda: len(reported) == 1)
         signal.raise_signal(signal.SIGUSR1)
-        wait_until(lambda: len(told) == 2)
-    assert [words for words, _ in told] == ["measured again"] * 2
-    assert [dbfs for _, dbfs in told] == pytest.approx([-40.0] * 2)
+        wait_until(lambda: len(reported) == 2)
+    assert [report for report, _ in reported] == ["measured again"] * 2
+    assert [dbfs for _, dbfs in reported] == pytest.approx([-40.0] * 2)
     assert threading.main_thread() not in threads
 
 
-def test_a_floor_that_cannot_be_measured_is_told_and_the_next_request_is_heard() -> None:
-    told: list[tuple[str, float | None]] = []
+def test_a_failed_measurement_is_reported_and_the_next_request_works() -> None:
+    reported: list[tuple[str, float | None]] = []
     failures = ["radio: noise floor not measured: gap"]
 
-    def measure() -> NoiseFloor:
+    def measure() -> float:
         if failures:
             raise ProbeError(failures.pop())
-        return NoiseFloor(1e-3, 0.1, nan)
+        return -30.0
 
-    with FloorRequest(measure, lambda *words: told.append(words)):
+    with FloorRequest(measure, lambda *report: reported.append(report)):
         signal.raise_signal(signal.SIGUSR1)
-        wait_until(lambda: len(told) == 1)
+        wait_until(lambda: len(reported) == 1)
         signal.raise_signal(signal.SIGUSR1)
-        wait_until(lambda: len(told) == 2)
-    assert told[0] == (
+        wait_until(lambda: len(reported) == 2)
+    assert reported[0] == (
         "radio: noise floor not measured: gap; keeping the previous noise floor",
         None,
     )
-    assert told[1][0] == "measured again"
-    assert told[1][1] == pytest.approx(-30.0)
+    assert reported[1][0] == "measured again"
+    assert reported[1][1] == pytest.approx(-30.0)
 
 
-def test_the_signal_is_as_before_afterwards_and_the_thread_has_gone() -> None:
+def test_the_signal_handler_is_restored_and_the_thread_ends() -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    with FloorRequest(lambda: NoiseFloor(1.0, 0.0, nan), lambda *_: None):
+    with FloorRequest(lambda: 0.0, lambda *_: None):
         assert signal.getsignal(signal.SIGUSR1) != before
     assert signal.getsignal(signal.SIGUSR1) == before
     wait_until(lambda: not any(t.name == "noise-floor" for t in threading.enumerate()))
 
 
 @pytest.mark.fault("sigusr1-simulated")
-def test_a_simulated_probe_has_none_and_says_so() -> None:
-    told: list[tuple[str, float | None]] = []
-    with FloorRequest(None, lambda *words: told.append(words)):
+def test_a_probe_without_a_noise_floor_ignores_the_request() -> None:
+    reported: list[tuple[str, float | None]] = []
+    with FloorRequest(None, lambda *report: reported.append(report)):
         signal.raise_signal(signal.SIGUSR1)
-        wait_until(lambda: len(told) == 1)
-    assert told == [("ignored: a simulated probe has no noise floor to measure", None)]
+        wait_until(lambda: len(reported) == 1)
+    assert reported == [("ignored: this probe has no noise floor to measure", None)]

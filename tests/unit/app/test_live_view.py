@@ -47,14 +47,11 @@ def eventful(tally: Tally | None = None) -> LiveView:
     """A view with everything on it, and texts longer than any terminal is wide."""
     view = LiveView(a_run(tally))
     view.notice = RealtimeReport(
-        (),
         (
             Refusal("SCHED_FIFO", "no", "ask", by_limit=True),
             Refusal("locked memory", "no", "ask", by_limit=True),
         ),
         priority=0,
-        locked=False,
-        blas_threads=1,
     ).notice
     for slot in range(10**6, 10**6 + 4):
         detail = f"does not answer {slot} " * 20
@@ -85,7 +82,7 @@ def test_a_picture_shows_what_the_run_is_about() -> None:
         "SNR      8.9 dB",
         "estimate 1.530 ± 0.200",
         "switches 1, in transit 100%",
-        "travel   0.180 λ 1.8 mm",
+        "travel   0.120 λ 1.2 mm",
         "7 (5 missed)",
         "faults   1",
         "planned",
@@ -178,8 +175,8 @@ def test_a_policy_without_an_estimate_is_drawn_without_one() -> None:
 
 def test_what_the_slot_thread_does_instead_of_slots_is_shown() -> None:
     tally = played()
-    tally.activity = "recovering the stage"
-    assert "recovering the stage …" in drawn(LiveView(a_run(tally)).snapshot())
+    run = a_run(tally, activity="recovering the stage")
+    assert "recovering the stage …" in drawn(LiveView(run).snapshot())
 
 
 def test_before_the_first_slot_it_is_starting() -> None:

@@ -257,7 +257,7 @@ class TestRefusals:
     def test_a_map_of_another_grid(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["replay", str(path), "--preset", "paper"]) == 65
         told = capsys.readouterr().err
-        assert "201 positions a slot" in told
+        assert "201 positions per slot" in told
         assert "601" in told
 
     def test_a_map_that_is_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

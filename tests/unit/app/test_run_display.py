@@ -73,7 +73,7 @@ def test_refused_real_time_and_its_command_are_in_the_summary(
 ) -> None:
     display = RunDisplay("text")
     refusal = Refusal("SCHED_FIFO", "the limit is 0", "ask", by_limit=True)
-    display.show_realtime(RealtimeReport((), (refusal,), 0, locked=False, blas_threads=1))
+    display.show_realtime(RealtimeReport((refusal,), 0))
     display.show(summarise(Tally(3.0), {}), 10.0)
     out = capfd.readouterr().out
     assert "refused: SCHED_FIFO" in out

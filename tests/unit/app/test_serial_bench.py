@@ -13,9 +13,10 @@ import pytest
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import ConfigError, HardwareError, ProbeError, StageError
 from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Measurement, StageDescription
+from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import TONE_LOST
-from macontrol.hal.probes.sdr.noise_floor import NoiseFloor
 from macontrol.hal.serial.latency import AnswerTimes
 from macontrol.serial_bench import SerialBench, require_consent
 
@@ -67,6 +68,7 @@ class Radio:
     def __init__(
         self, clock: VirtualClock, told: list[str], script: Callable[[], float | str]
     ) -> None:
+        self.noise_floor: NoiseFloor | None = None
         self.reason = self.hint = ""
         """What a measurement at the noise floor means."""
         self._clock = clock
@@ -83,11 +85,11 @@ class Radio:
         if self.losses:
             self.losses -= 1
             raise ProbeError("radio: noise floor not measured: gap")
-        self.floor = NoiseFloor(1e-4, 0.1, nan)
-        return self.floor
+        self.noise_floor = NoiseFloor(1e-4, 0.1, nan)
+        return self.noise_floor
 
     def use_noise_floor(self, floor: NoiseFloor) -> None:
-        self.floor = floor
+        self.noise_floor = floor
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         self._asked = slot
@@ -113,19 +115,19 @@ class Setting:
         self.config: Config = load_config(preset="lab-2g4-grbl")
         self.clock = VirtualClock(1000.0)
         self.told: list[str] = []
-        self.is_stopped = False
+        self.stop = StopToken()
         self.bench = SerialBench(
             self.config,
             self.clock,
             confirm_homing=lambda: True,
             tell=self.told.append,
-            is_stopped=lambda: self.is_stopped,
+            stop=self.stop,
             earlier_floor_dbfs=earlier_floor_dbfs,
         )
         self.stage = Stage(self.told, self.clock)
         self.bench._stage = self.stage  # type: ignore[assignment]
         self.radio = Radio(self.clock, self.told, script)
-        self.bench._probe = self.radio  # type: ignore[assignment]
+        self.bench._probe = self.radio
 
     def open(self) -> None:
         with ExitStack() as closing:
@@ -153,7 +155,7 @@ def test_a_computer_that_stays_busy_is_refused() -> None:
 def test_a_stop_ends_the_timing_too() -> None:
     setting = Setting(lambda: 2.0)
     setting.stage.slow_until_s = setting.clock.now() + 1000.0
-    setting.is_stopped = True
+    setting.stop.request()
     with pytest.raises(StageError, match="too busy to time the board"):
         setting.open()
     assert "timed again" not in setting.told
@@ -185,7 +187,8 @@ def test_a_run_that_is_continued_with_the_transmitter_on_keeps_its_noise_floor(
     """A service that is started again after a fault: nobody switches the transmitter off."""
     setting = Setting(lambda: 3.0, earlier_dbfs)
     setting.open()
-    assert setting.radio.floor.dbfs == pytest.approx(used_dbfs)
+    assert setting.radio.noise_floor is not None
+    assert setting.radio.noise_floor.dbfs == pytest.approx(used_dbfs)
     assert f"radio: noise floor {used_dbfs:.1f} dBFS" in setting.told
 
 
@@ -236,7 +239,8 @@ def test_one_that_does_not_come_back_ends_the_opening_after_the_patience() -> No
 @pytest.mark.parametrize("outcome", [0.0, "hung up"])
 def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | str) -> None:
     def script() -> float | str:
-        setting.is_stopped = setting.clock.now() > 1003.0
+        if setting.clock.now() > 1003.0:
+            setting.stop.request()
         return outcome
 
     setting = Setting(script)

@@ -10,18 +10,29 @@ from rich.console import Console
 
 from macontrol.controller.recording.tally import Percentiles, Tally
 from macontrol.display.summary import print_summary, summarise
+from support.sample_run import slot_record
 
 
 def finished() -> Tally:
     tally = Tally(3.0)
-    tally.slot = tally.slots = 4
-    for position, reward in ((3.0, 1.0), (3.06, 2.0), (3.12, 3.0), (3.12, 2.0)):
-        tally.stand_at(position, 6.0, tally.position)
-        tally.see(reward)
-        tally.aim(3.12, min(position + 0.06, 3.12), 0.01)
-    tally.surface_movement = 2.0
-    for phase in (tally.wake, tally.actuate, tally.measure, tally.decide):
-        phase.add(2e-4)
+    slots = ((3.0, 1.0), (3.06, 2.0), (3.12, 3.0), (3.12, 2.0))
+    for slot, (position, reward) in enumerate(slots, start=1):
+        tally.submit(
+            slot_record(
+                slot,
+                position=position,
+                reward=reward,
+                target=3.12,
+                switched=slot == 1,
+                transit=slot == 1,
+                shortfall=0.01,
+                surface_movement=0.5,
+                wake_s=2e-4,
+                actuate_s=2e-4,
+                measure_s=2e-4,
+                decide_s=2e-4,
+            )
+        )
     return tally
 
 
@@ -103,8 +114,7 @@ def test_what_went_wrong_is_not_hidden() -> None:
 
 def test_a_policy_without_a_surface_is_not_judged_by_it() -> None:
     tally = Tally(3.0)
-    tally.slots = 1
-    tally.stand_at(3.0, 6.0, 3.0)
+    tally.submit(slot_record())
     text = table(outcome(tally, margin=0.0))
     assert "Lemma 1" in text
     assert "Proposition 1" not in text

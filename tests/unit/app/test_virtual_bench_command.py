@@ -32,7 +32,7 @@ ANY_PORT = ("--rtl-tcp", "127.0.0.1:0")
         ("20 dance", "is not a time and a fault"),
         ("20 lose much", "'much' is not a number of millimetres, seconds or hertz"),
         ("20 lose inf", "'inf' is not a number of millimetres, seconds or hertz"),
-        ("20 stall -1", "-1 is no length of time"),
+        ("20 stall -1", "-1: a time cannot be negative"),
     ],
 )
 def test_a_schedule_is_refused_with_the_line(
@@ -108,7 +108,7 @@ def test_lines_that_are_typed_together_are_all_done_at_once(
         assert main(["virtual-bench", *ANY_PORT]) == 0
     told = [line.split("s  ")[-1] for line in capfd.readouterr().out.splitlines()[2:]]
     assert told[0] == "mute"
-    assert told[1].startswith("dance: no such command; there are: unplug, ")
+    assert told[1].startswith("dance: unknown command; the commands are: unplug, ")
     assert "lose MM, slow S" in told[1]
     assert told[2] == "unmute"
 
@@ -134,7 +134,7 @@ def test_a_file_is_not_taken_for_a_link(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "notes.txt"
     path.write_text("precious")
     assert main(["virtual-bench", *ANY_PORT, "--link", str(path)]) == 74
-    assert f"{path} is there already; choose another name" in capsys.readouterr().err
+    assert f"{path} exists; choose another name" in capsys.readouterr().err
     assert path.read_text() == "precious"
 
 

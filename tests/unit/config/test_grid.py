@@ -1,4 +1,4 @@
-"""The grid: where a policy may stand, and what one stroke reaches."""
+"""The grid: its points, and the part within one stroke."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from macontrol.config import Config
 from macontrol.config.model.grid import Grid, are_apart
 
 
-def test_it_holds_both_ends_of_the_rail(paper: Config) -> None:
+def test_the_grid_includes_both_ends_of_the_rail(paper: Config) -> None:
     grid = paper.grid
     assert (grid.size, grid.spacing, grid.points[0], grid.points[-1]) == (601, 0.01, 0.0, 6.0)
     np.testing.assert_allclose(grid.points, np.linspace(0.0, 6.0, 601), rtol=0, atol=1e-14)
 
 
-def test_a_position_stands_on_a_point_up_to_rounding() -> None:
+def test_a_position_is_on_a_grid_point_up_to_rounding() -> None:
     grid = Grid(6.0, 601)
     assert grid.index(0.1 + 0.2) == 30
     assert grid.snap(0.1 + 0.2) == grid.points[30]

@@ -1,4 +1,4 @@
-"""What is measured of a slot, why it may be too little, and fixes that are accepted."""
+"""The measured part of a slot, whether it is long enough, and the suggested fixes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lab(**changes: Any) -> Config:
     return LAB.replace(**changes)
 
 
-def test_the_guards_and_the_lead_are_left_out_of_the_interval() -> None:
+def test_the_guards_and_the_lead_are_not_measured() -> None:
     config = load_config(
         preset="paper",
         assignments=["physical.slot_duration_s=0.25", "physical.actuation_time_s=0.11"],
@@ -56,7 +56,7 @@ def test_the_lab_presets_measure_enough(preset: str) -> None:
     ],
 )
 def test_every_fix_of_too_short_a_slot_is_accepted(changes: dict[str, Any]) -> None:
-    """Each alternative by itself; it may lead on to another, but to none twice."""
+    """Each alternative alone; it may need another fix, but none twice."""
     refusal = shortcoming(lab(**changes))
     assert refusal is not None
     alternatives = suggestions(refusal)
@@ -76,7 +76,7 @@ def test_every_fix_of_too_short_a_slot_is_accepted(changes: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("delay_s", [0.0811, 0.119, 0.13, 0.3333, 0.98])
 @pytest.mark.parametrize("mode", ["wideband", "tone"])
-def test_a_lead_that_is_suggested_is_accepted_with_its_slot(delay_s: float, mode: str) -> None:
+def test_a_suggested_lead_is_accepted_with_its_slot(delay_s: float, mode: str) -> None:
     config = lab(probe__mode=mode, probe__tone_bandwidth_hz=700.0)
     (fix,) = suggestions(lead_fix(config, delay_s))
     values = {
@@ -90,7 +90,7 @@ def test_no_lead_is_suggested_that_the_config_refuses() -> None:
     assert suggestions(lead_fix(LAB, 1.5)) == []
 
 
-def test_a_tone_outside_the_received_band_leads_to_one_within() -> None:
+def test_the_fix_for_a_tone_outside_the_received_band_is_accepted() -> None:
     for offset, rate in ((1.02e6, 2.048e6), (-1.02e6, 2.048e6), (250e3, 300e3), (1e3, 9e3)):
         words = ["probe.mode=tone", f"probe.tone_offset_hz={offset}"]
         words += [f"probe.sample_rate_hz={rate}", "probe.tone_bandwidth_hz=20e3"]
@@ -110,7 +110,7 @@ class TestCheckCommand:
         out, err = capsys.readouterr()
         return code, " ".join(out.replace("│", " ").split()), err
 
-    def test_the_interval_that_is_really_measured_is_reported(
+    def test_the_measured_part_of_the_interval_is_reported(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         code, out, _ = self.check(capsys, "--preset", "lab-2g4-grbl")
@@ -127,7 +127,7 @@ class TestCheckCommand:
         assert "tuner" not in out
 
     @pytest.mark.fault("slot-too-few-samples")
-    def test_the_probe_s_least_samples_are_needed_without_a_bench_too(
+    def test_too_few_samples_are_refused_without_a_bench_too(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         words = ["--preset", "lab-2g4-grbl", "--set", "physical.slot_duration_s=0.2"]

@@ -17,7 +17,7 @@ DISTANCES = st.floats(1e-3, 1e3)
 
 
 def integrated(speed: float, acceleration: float, distance: float, elapsed_s: float) -> float:
-    """The way after a time: the speed is the least of both ramps and the top speed, summed up."""
+    """The integral of the speed, which is the least of both ramps and the top speed."""
     total_s = duration(speed, acceleration, distance)
     times = np.linspace(0.0, elapsed_s, 200_001)
     speeds = np.minimum(speed, acceleration * np.minimum(times, total_s - times))

@@ -35,7 +35,7 @@ def test_a_decision_takes_at_most_half_of_what_the_actuation_leaves(
     assert timing.actuation_end_s + timing.measure_s + timing.decide_s == pytest.approx(0.25)
 
 
-def test_the_shortest_slot_leaves_what_was_asked_for() -> None:
+def test_the_shortest_slot_has_the_requested_measuring_interval() -> None:
     slot_s = shortest_slot_s(0.11 + 0.2, guard_share=0.02, decision_share=0.06)
     timing = SlotTiming.from_shares(slot_s, 0.11, guard_share=0.02, decision_share=0.06)
     assert timing.measure_s == pytest.approx(0.2)

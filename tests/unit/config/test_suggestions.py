@@ -13,7 +13,7 @@ from macontrol.config import load_config, preset_names
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_least, at_most, close_to
 from macontrol.config.suggestion import pip_install
-from macontrol.controller.policies.registry import make_posterior
+from macontrol.controller.policies.estimate import make_posterior
 from support.suggestions import suggestions
 
 positive = st.floats(min_value=1e-12, max_value=1e12)

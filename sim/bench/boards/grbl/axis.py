@@ -1,6 +1,6 @@
-"""How a GRBL board moves its axis: planned motions, one after another, and a switch to home to.
+"""The axis of the emulated GRBL board: its planned motions and its homing switch.
 
-It has no part in what the board's state is or what is said about it; it is told the time.
+The axis knows neither the state of the board nor the clock: callers pass the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from macontrol.sim.bench.boards.axis import CountedAxis
 
 LONGEST_QUEUE = 15
 _FIRST_STEP_S = 0.002
-"""From when a motion is planned to its first step."""
+"""The delay from planning a motion to its first step."""
 
 
 @dataclass(slots=True)
@@ -28,10 +28,10 @@ class _Block:
 
 
 class PlannedAxis(CountedAxis):
-    """One axis and the motions planned for it, by the board's settings of the moment."""
+    """One axis and its planned motions, with the current settings of the board."""
 
     def __init__(self, settings: Mapping[int, float], distance_mm: float) -> None:
-        """`distance_mm` is how far the carriage stands from where homing will take it."""
+        """The carriage starts at `distance_mm` from its home position."""
         self._settings = settings
         travel, pull_off = settings[130], settings[27]
         homes_positive = not int(settings[23]) & 1
@@ -43,19 +43,19 @@ class PlannedAxis(CountedAxis):
 
     @property
     def planned(self) -> int:
-        """How many motions are planned and not over."""
+        """The number of planned motions that are not finished."""
         return len(self._blocks)
 
     def distance_at(self, moment: float) -> float:
-        """Where the carriage truly is (mm): its distance from where homing takes it."""
+        """The true distance of the carriage from its home position (mm)."""
         return (self.true.position_at(moment) - self.home_mm) * self._away + 0.0
 
     def machine_mm(self, distance_mm: float) -> float:
-        """What the board would call a place so far from where homing takes the carriage."""
+        """The machine coordinate at a distance from the home position."""
         return self.home_mm + self._away * distance_mm
 
     def lose_steps(self, by_mm: float, now: float) -> None:
-        """Shift the carriage, positive away from its switch."""
+        """Shift the carriage, positive away from the switch."""
         self.true.shift(by_mm * self._away, now)
 
     def switch_is_closed(self, now: float) -> bool:
@@ -64,16 +64,16 @@ class PlannedAxis(CountedAxis):
     # -- The count ----------------------------------------------------------------------------
 
     def position_at(self, now: float) -> float:
-        """What the board would report (mm), in whole steps."""
+        """The position that the board reports (mm), in whole steps."""
         return self._in_steps(self.counted.position_at(now))
 
     def count_from(self, position_mm: float, now: float) -> None:
-        """Take this for the position from now on."""
+        """Set the count to a position."""
         self.counted.put(position_mm, now)
         self.round_to_steps(now)
 
     def round_to_steps(self, now: float) -> None:
-        """A motor ends on a step, wherever the braking is over."""
+        """Move the count to the nearest step: a motor stops on a step."""
         self.counted.put(self.position_at(now), now)
 
     def halt(self, now: float) -> None:
@@ -92,23 +92,23 @@ class PlannedAxis(CountedAxis):
     # -- Planned motions ----------------------------------------------------------------------
 
     def end_of_plan(self, now: float) -> float:
-        """Where the last planned motion ends (mm)."""
+        """The end of the last planned motion (mm)."""
         return self._blocks[-1].target_mm if self._blocks else self.position_at(now)
 
     def first_end_s(self) -> float:
-        """When the first planned motion is over."""
+        """The time at which the first planned motion ends."""
         return self._blocks[0].ends_s if self._blocks else inf
 
-    def leads_nowhere(self, target_mm: float, now: float) -> bool:
-        """Whether there is no step to a position from where the last planned motion ends."""
+    def ends_plan_at(self, target_mm: float, now: float) -> bool:
+        """Whether the last planned motion ends at this position, to the step."""
         return abs(self._in_steps(target_mm) - self.end_of_plan(now)) < 0.5 / self._settings[100]
 
     def plan(self, target_mm: float, speed_mm_per_s: float, now: float) -> None:
         """Append a motion."""
         self._append(_Block(self._in_steps(target_mm), speed_mm_per_s), now)
 
-    def plan_anew(self, now: float) -> None:
-        """Go on, from a stand, with what was planned before a hold."""
+    def resume_plan(self, now: float) -> None:
+        """Continue, from standstill, with the motions that were planned before a hold."""
         blocks, self._blocks = self._blocks, deque()
         for block in blocks:
             self._append(block, now)
@@ -130,26 +130,26 @@ class PlannedAxis(CountedAxis):
     # -- Homing -------------------------------------------------------------------------------
 
     def seek_switch(self, now: float) -> float:
-        """Set out for the switch; how long (s) it may take, which is long if nothing moves."""
+        """Start towards the switch; the longest duration (s), which is long if stuck."""
         seek = self._settings[25] / 60
         if self.is_stuck:
             return 1.5 * self._settings[130] / seek
-        way = abs(self.true.position_at(now) - self._switch_mm)
-        return self._ride(self._switch_mm, way / seek, now)
+        distance = abs(self.true.position_at(now) - self._switch_mm)
+        return self._move_uncounted(self._switch_mm, distance / seek, now)
 
     def leave_switch(self, now: float) -> float:
-        """Set out for where homing ends; how long (s) it takes."""
+        """Start towards the home position; the duration (s)."""
         pull_off, seek = self._settings[27], self._settings[25] / 60
-        return self._ride(self._switch_mm + self._away * pull_off, pull_off / seek, now)
+        return self._move_uncounted(self._switch_mm + self._away * pull_off, pull_off / seek, now)
 
     def touch_switch(self, now: float) -> float:
-        """Set out for the switch again, slowly; how long (s) it takes."""
+        """Start towards the switch again, slowly; the duration (s)."""
         pull_off, feed = self._settings[27], self._settings[24] / 60
-        return self._ride(self._switch_mm, pull_off / feed, now)
+        return self._move_uncounted(self._switch_mm, pull_off / feed, now)
 
-    def _ride(self, target_mm: float, time_s: float, now: float) -> float:
-        """Move the carriage, at one speed and uncounted."""
-        way = abs(target_mm - self.true.position_at(now))
-        if way > 0 and time_s > 0 and not self.is_stuck:
-            self.true.move(target_mm, now, Trapezoid(way / time_s, inf))
+    def _move_uncounted(self, target_mm: float, time_s: float, now: float) -> float:
+        """Move the carriage at a constant speed, without counting."""
+        distance = abs(target_mm - self.true.position_at(now))
+        if distance > 0 and time_s > 0 and not self.is_stuck:
+            self.true.move(target_mm, now, Trapezoid(distance / time_s))
         return time_s

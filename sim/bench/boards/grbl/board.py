@@ -1,23 +1,50 @@
-"""A GRBL board that is not there: what its lines do, and what can be done to it.
+"""An emulated GRBL board: its lines, its homing, and its faults.
 
-A line is a motion or a dwell in G-code, or one of the system's commands, as `$H` for homing.
-Faults come on demand.
+A line is a motion or a dwell in G-code, or a system command such as `$H`. Faults are injected by
+methods.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Self
 
+from macontrol.config import Config
+from macontrol.hal import Clock
 from macontrol.sim.bench.boards.grbl.axis import LONGEST_QUEUE
 from macontrol.sim.bench.boards.grbl.gcode import Dwell, Motion, Refused, strip
 from macontrol.sim.bench.boards.grbl.program import TICK_S, GrblProgram, HardResetError
 from macontrol.sim.bench.boards.grbl.reports import HELP, build, setting
 
+GUIDE_SETTINGS: dict[int, float] = {20: 1, 22: 1, 27: 2, 100: 80, 110: 12000, 120: 2000, 130: 300}
+"""The GRBL settings of docs/bench-guide.md."""
+
 
 class VirtualGrbl(GrblProgram):
     """One board. Start it, open `port`, and stop it with `close`; or use it in a `with`."""
 
-    # -- From outside -------------------------------------------------------------------------
+    @classmethod
+    def from_config(cls, config: Config, clock: Clock, link: Path | None) -> Self:
+        """The board of the bench guide with the actuator of a config.
+
+        The rail is longer than that of the guide only if `stage.travel_mm` asks for it, so that a
+        config that does not fit the guide's rail does not fit this one either.
+        """
+        physical, stage = config.physical, config.stage
+        travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
+        settings = {
+            **GUIDE_SETTINGS,
+            110: physical.actuator_speed_m_per_s * 1e3 * 60,
+            130: max(GUIDE_SETTINGS[130], travel_mm + 2 * GUIDE_SETTINGS[27]),
+        }
+        if physical.acceleration_m_per_s2 != "ideal":
+            settings[120] = physical.acceleration_m_per_s2 * 1e3
+        if physical.step_mm != "ideal":
+            settings[100] = 1 / physical.step_mm
+        return cls(clock, link=link, settings=settings)
+
+    # -- For users of the emulator ------------------------------------------------------------
 
     def position_at(self, moment: float) -> float:
         return self._axis.distance_at(moment)
@@ -28,11 +55,11 @@ class VirtualGrbl(GrblProgram):
 
     @property
     def state(self) -> str:
-        """What the board would report now."""
+        """The state that the board would report now."""
         return self._state
 
     def plug_in(self) -> None:
-        """Put the cable back; the board was powered by it, so it has forgotten everything."""
+        """Connect the cable again. The cable powers the board, which starts from nothing."""
 
         def plug_in() -> None:
             self._wire.plug_in()
@@ -41,7 +68,7 @@ class VirtualGrbl(GrblProgram):
         self._do(plug_in)
 
     def reset(self) -> None:
-        """Press the board's reset button, or let its supply dip."""
+        """Press the reset button, or interrupt the supply."""
 
         def press() -> None:
             raise HardResetError
@@ -49,11 +76,11 @@ class VirtualGrbl(GrblProgram):
         self._do(press)
 
     def trip_limit(self) -> None:
-        """A spike on the wire of the limit switch: a hard-limit alarm out of nothing."""
+        """Disturb the wire of the limit switch: a hard-limit alarm without a cause."""
         self.raise_alarm(1)
 
     def raise_alarm(self, code: int) -> None:
-        """Have the board stop and lock itself for some reason of its own."""
+        """Make the board stop and lock itself with an alarm."""
 
         def strike() -> None:
             if self._state != "Alarm":
@@ -63,7 +90,7 @@ class VirtualGrbl(GrblProgram):
         self._do(strike)
 
     def hang(self) -> None:
-        """Neither answer nor act any more, until it is reset by being opened."""
+        """Stop answering and acting until the board is reset by opening its port."""
 
         def hang() -> None:
             self._hanging = True
@@ -72,24 +99,24 @@ class VirtualGrbl(GrblProgram):
         self._do(hang)
 
     def lose_steps(self, by_mm: float) -> None:
-        """Shift the carriage (mm, positive away from its switch) without the board's knowing."""
+        """Shift the carriage (mm, positive away from the switch); the board does not notice."""
         self._do(lambda: self._axis.lose_steps(by_mm, self._clock.now()))
 
     def stick(self) -> None:
-        """Block the carriage: the board counts on, and nothing moves."""
+        """Block the carriage: the board counts steps, and nothing moves."""
         self._do(lambda: self._axis.stick(self._clock.now()))
 
     def release(self) -> None:
-        """Free the carriage again."""
+        """Release the carriage."""
         self._do(self._axis.release)
 
     def jog(self, to_mm: float) -> None:
-        """Move the carriage (mm from where homing takes it), as a pendant might."""
+        """Move the carriage (mm from its home position), as a pendant does."""
         target = self._axis.machine_mm(to_mm)
         self._do(lambda: self._execute(f"$J=G90G21G53X{target:.4f}F6000"))
 
     def press_hold(self) -> None:
-        """Press the board's feed-hold button."""
+        """Press the feed-hold button."""
 
         def press() -> None:
             self._hold_flag = True
@@ -97,7 +124,7 @@ class VirtualGrbl(GrblProgram):
         self._do(press)
 
     def press_start(self) -> None:
-        """Press the board's cycle-start button, which ends a hold."""
+        """Press the cycle-start button, which ends a hold."""
 
         def press() -> None:
             self._start_flag = True
@@ -120,37 +147,50 @@ class VirtualGrbl(GrblProgram):
             self._execute_gcode(line, jog=False)
 
     def _execute_system(self, line: str) -> None:
-        if line == "$":
-            self._say(HELP)
-        elif line == "$$":
-            if self._state in ("Run", "Hold"):
-                raise Refused(8)
-            for number in sorted(self.settings):
-                self._say(setting(self._dialect, number, self.settings[number]))
-        elif line == "$G":
-            motion, feed = self._gcode.motion, self._gcode.feed_mm_per_min
-            self._say(f"[GC:G{motion} G54 G17 G21 G90 G94 M5 M9 T0 F{feed:.0f} S0]")
-        elif line == "$X":
-            if self._state == "Alarm":
-                self._say("[MSG:Caution: Unlocked]")
-                self._state = "Idle"
+        at_any_time = {
+            "$": lambda: self._say(HELP),
+            "$$": self._list_settings,
+            "$G": self._report_modes,
+            "$X": self._unlock,
+        }
+        if line in at_any_time:
+            at_any_time[line]()
         elif line.startswith("$J"):
-            if self._state not in ("Idle", "Jog"):
-                raise Refused(8)
-            if line[2:3] != "=":
-                raise Refused(3)
-            self._execute_gcode(line[3:], jog=True)
+            self._execute_jog(line)
         elif self._state not in ("Idle", "Alarm"):
             raise Refused(8)
         elif line == "$I":
-            for said in build(self._dialect, single_axis_homing=self._single_axis_homing):
-                self._say(said)
+            for answer in build(self._dialect, single_axis_homing=self._single_axis_homing):
+                self._say(answer)
         elif line.startswith("$H"):
             self._execute_homing(line[2:])
         elif stored := re.fullmatch(r"\$(\d+)=(-?\d*\.?\d+)", line):
             self._store(int(stored[1]), float(stored[2]))
         else:
             raise Refused(3 if self._dialect == "grblhal" or re.match(r"\$\d", line) else 2)
+
+    def _list_settings(self) -> None:
+        if self._state in ("Run", "Hold"):
+            raise Refused(8)
+        for number in sorted(self.settings):
+            self._say(setting(self._dialect, number, self.settings[number]))
+
+    def _report_modes(self) -> None:
+        modes = self._gcode.modes
+        feed = modes.feed_mm_per_min
+        self._say(f"[GC:G{modes.motion} G54 G17 G21 G90 G94 M5 M9 T0 F{feed:.0f} S0]")
+
+    def _unlock(self) -> None:
+        if self._state == "Alarm":
+            self._say("[MSG:Caution: Unlocked]")
+            self._state = "Idle"
+
+    def _execute_jog(self, line: str) -> None:
+        if self._state not in ("Idle", "Jog"):
+            raise Refused(8)
+        if line[2:3] != "=":
+            raise Refused(3)
+        self._execute_gcode(line[3:], jog=True)
 
     def _store(self, number: int, value: float) -> None:
         if number not in self.settings:
@@ -162,24 +202,24 @@ class VirtualGrbl(GrblProgram):
         self.settings[number] = value
 
     def _execute_gcode(self, line: str, *, jog: bool) -> None:
-        wish = self._gcode.read(line, jog=jog)
-        if isinstance(wish, Dwell):
-            self._dwell(wish.seconds)
-        elif isinstance(wish, Motion):
-            self._go(wish, jog=jog)
+        command = self._gcode.read(line, jog=jog)
+        if isinstance(command, Dwell):
+            self._dwell(command.seconds)
+        elif isinstance(command, Motion):
+            self._go(command, jog=jog)
 
-    def _go(self, wish: Motion, *, jog: bool) -> None:
-        target, speed = wish.target_mm, self.settings[110] / 60
-        if wish.is_relative:
+    def _go(self, motion: Motion, *, jog: bool) -> None:
+        target, speed = motion.target_mm, self.settings[110] / 60
+        if motion.is_relative:
             target += self._axis.end_of_plan(self._clock.now())
-        if wish.feed_mm_per_min is not None:
-            speed = min(speed, wish.feed_mm_per_min / 60)
+        if motion.feed_mm_per_min is not None:
+            speed = min(speed, motion.feed_mm_per_min / 60)
         if self.settings[20] and self._is_beyond(target):
             if jog:
                 raise Refused(15)
-            self._break_off()
+            self._stop_at_soft_limit()
         self.blind_moves += not self._homed
-        if self._axis.leads_nowhere(target, self._clock.now()):
+        if self._axis.ends_plan_at(target, self._clock.now()):
             return
         while self._axis.planned >= LONGEST_QUEUE:
             self._wait(self._clock.now() + TICK_S)
@@ -194,8 +234,8 @@ class VirtualGrbl(GrblProgram):
             return self._homed and not low - 1e-6 <= target_mm <= high + 1e-6
         return not -travel <= target_mm <= 0
 
-    def _break_off(self) -> None:
-        """A soft limit: come to a stand, then lock."""
+    def _stop_at_soft_limit(self) -> None:
+        """Stop the motion, then lock."""
         if self._state == "Run":
             self._begin_hold()
             while self._suspended and not self._hold_complete:
@@ -226,7 +266,7 @@ class VirtualGrbl(GrblProgram):
             if self._dialect == "grblhal":
                 self._state = "Idle"
                 raise Refused(5)
-            raise Refused(3)  # and GRBL stays in this state until it is reset
+            raise Refused(3)  # GRBL stays in this state until it is reset
         if self._dialect == "grblhal":
             self._report_status()
         if axes in ("", "X"):
@@ -235,26 +275,26 @@ class VirtualGrbl(GrblProgram):
         if not axes:
             self._other_axes_mm = self._axis.home_mm
         self._homed = True
-        self._act()  # what was asked meanwhile is answered while the state is still Home
+        self._act()  # requests during homing are answered in the state Home
         self._state = "Idle"
         if self._dialect == "grblhal":
             self._say("[MSG:]")
 
     def _seek_switch(self) -> None:
-        """Onto the switch, off it, slowly onto it again, and off it to stay."""
+        """Close the switch, leave it, close it slowly again, and leave it."""
         axis, debounce_s = self._axis, self.settings[26] / 1e3
         self._pause_homing(axis.seek_switch(self._clock.now()))
         if not self._switch_is_closed():
             self._pending_alarm = 9
             self._reset_flag = True
             self._act()
-        for set_out in (axis.leave_switch, axis.touch_switch, axis.leave_switch):
+        for start in (axis.leave_switch, axis.touch_switch, axis.leave_switch):
             self._pause_homing(debounce_s)
-            self._pause_homing(set_out(self._clock.now()))
+            self._pause_homing(start(self._clock.now()))
         self._pause_homing(debounce_s)
 
     def _pause_homing(self, for_s: float) -> None:
-        """Nothing but a reset is acted upon in homing; grblHAL reports as well."""
+        """Wait during homing, where only a reset is acted upon; grblHAL reports as well."""
         until = self._clock.now() + for_s
         while self._clock.now() < until:
             self._wait(until)

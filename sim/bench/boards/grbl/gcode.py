@@ -1,17 +1,26 @@
-"""How a GRBL board reads G-code: the part of it that one axis needs, and what it refuses."""
+"""The G-code that the emulated GRBL board understands: the part that one axis needs."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _WORD = re.compile(r"([A-Z])([-+]?\d*\.?\d*)")
 _MM_PER_INCH = 25.4
 _LONGEST_LINE = 79
 
+# G codes times ten.
+_MOTIONS = {0: 0, 10: 1}
+_DWELL = 40
+_IN_INCHES = {200: True, 210: False}
+_MACHINE_COORDINATES = 530
+_IS_ABSOLUTE = {900: True, 910: False}
+_WITHOUT_EFFECT = frozenset({170, 400, 490, 540, 610, 800, 940})
+_NOT_IN_A_JOG = frozenset({0, 10, 170, 540, 940})
 
-class Refused(Exception):  # noqa: N818 - it is an answer, not a mishap
-    """A line is answered with `error:N`."""
+
+class Refused(Exception):  # noqa: N818 - it is an answer of the board, not an error of ours
+    """The board answers a line with `error:N`."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -19,18 +28,31 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a mishap
 
 @dataclass(frozen=True, slots=True)
 class Dwell:
-    """Wait until all motion is over, and then so long."""
+    """Wait for the end of all motion, and then for a time."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Motion:
-    """Go to a position, or by a distance; as fast as it can if there is no feed."""
+    """Move to a position or by a distance; without a feed at the largest speed."""
 
     target_mm: float
     is_relative: bool
     feed_mm_per_min: float | None
+
+
+@dataclass(slots=True)
+class Modes:
+    """The modal state: what holds until another line changes it."""
+
+    motion: int = 0
+    feed_mm_per_min: float = 0.0
+    is_absolute: bool = True
+    in_inches: bool = False
+
+    def to_mm(self, value: float) -> float:
+        return value * (_MM_PER_INCH if self.in_inches else 1.0)
 
 
 def strip(raw: str) -> str:
@@ -42,72 +64,95 @@ def strip(raw: str) -> str:
 
 
 class GcodeReader:
-    """Reads one stripped line after another, and keeps what holds until it is said otherwise."""
+    """Reads one stripped line after another."""
 
     def __init__(self) -> None:
-        self.motion = 0
-        self.feed_mm_per_min = 0.0
-        self._absolute = True
-        self._inches = False
+        self.modes = Modes()
 
     def read(self, line: str, *, jog: bool) -> Dwell | Motion | None:
-        """What a line asks for, if anything. A jog leaves no trace in what holds."""
-        axis: float | None = None
-        dwell_s: float | None = None
-        in_machine = dwell = others = False
-        absolute, inches, motion = self._absolute, self._inches, self.motion
-        feed = 0.0 if jog else self.feed_mm_per_min
-        moves = 0
+        """The motion or the dwell of a line, if it has one. A jog does not change the modes."""
+        block = _Block(self.modes, jog=jog)
         for letter, value in _words(line):
-            if letter == "G":
-                code = round(value * 10)
-                if int(value) in (0, 1, 4) and code % 10:
-                    raise Refused(23)
-                if code in (0, 10):
-                    motion, moves = code // 10, moves + 1
-                elif code == 40:
-                    dwell = True
-                elif code in (200, 210):
-                    inches = code == 200
-                elif code in (900, 910):
-                    absolute = code == 900
-                elif code == 530:
-                    in_machine = True
-                elif code not in (170, 400, 490, 540, 610, 800, 940):
-                    raise Refused(20)
-                if jog and code in (0, 10, 170, 540, 940):
-                    raise Refused(16)
-            elif letter == "X":
-                axis = value
-            elif letter in "YZ":
-                others = True
-            elif letter == "F":
-                feed = value * (_MM_PER_INCH if inches else 1.0)
-            elif letter == "P":
-                dwell_s = value
-            elif letter not in "MNST":
-                raise Refused(20)
-        if moves > 1:
-            raise Refused(24)
-        if jog and feed <= 0:
-            raise Refused(22)
-        if dwell:
-            if dwell_s is None:
-                raise Refused(28)
-            return Dwell(dwell_s)
+            block.take(letter, value)
+        block.check()
+        if block.is_dwell:
+            return Dwell(block.dwell_seconds())
         if not jog:
-            self._absolute, self._inches, self.motion = absolute, inches, motion
-            self.feed_mm_per_min = feed
-        if axis is None:
-            if jog and not others:
+            self.modes = block.modes
+        return block.motion()
+
+
+class _Block:
+    """The words of one line."""
+
+    def __init__(self, modes: Modes, *, jog: bool) -> None:
+        self.modes = replace(modes, feed_mm_per_min=0.0) if jog else replace(modes)
+        self.is_dwell = False
+        self._jog = jog
+        self._x: float | None = None
+        self._dwell_s: float | None = None
+        self._in_machine_coordinates = False
+        self._has_other_axes = False
+        self._motion_words = 0
+
+    def take(self, letter: str, value: float) -> None:
+        if letter == "G":
+            self._take_g(value)
+        elif letter == "X":
+            self._x = value
+        elif letter in "YZ":
+            self._has_other_axes = True
+        elif letter == "F":
+            self.modes.feed_mm_per_min = self.modes.to_mm(value)
+        elif letter == "P":
+            self._dwell_s = value
+        elif letter not in "MNST":
+            raise Refused(20)
+
+    def _take_g(self, value: float) -> None:
+        code = round(value * 10)
+        if int(value) in (0, 1, 4) and code % 10:
+            raise Refused(23)
+        if code in _MOTIONS:
+            self.modes.motion = _MOTIONS[code]
+            self._motion_words += 1
+        elif code == _DWELL:
+            self.is_dwell = True
+        elif code in _IN_INCHES:
+            self.modes.in_inches = _IN_INCHES[code]
+        elif code in _IS_ABSOLUTE:
+            self.modes.is_absolute = _IS_ABSOLUTE[code]
+        elif code == _MACHINE_COORDINATES:
+            self._in_machine_coordinates = True
+        elif code not in _WITHOUT_EFFECT:
+            raise Refused(20)
+        if self._jog and code in _NOT_IN_A_JOG:
+            raise Refused(16)
+
+    def check(self) -> None:
+        if self._motion_words > 1:
+            raise Refused(24)
+        if self._jog and self.modes.feed_mm_per_min <= 0:
+            raise Refused(22)
+
+    def dwell_seconds(self) -> float:
+        if self._dwell_s is None:
+            raise Refused(28)
+        return self._dwell_s
+
+    def motion(self) -> Motion | None:
+        if self._x is None:
+            if self._jog and not self._has_other_axes:
                 raise Refused(26)
             return None
-        if (motion == 1 or jog) and feed <= 0:
+        modes = self.modes
+        has_feed = modes.motion == 1 or self._jog
+        if has_feed and modes.feed_mm_per_min <= 0:
             raise Refused(22)
         return Motion(
-            target_mm=axis * (_MM_PER_INCH if inches else 1.0),
-            is_relative=not absolute and not in_machine,
-            feed_mm_per_min=feed if motion == 1 or jog else None,
+            target_mm=modes.to_mm(self._x),
+            is_relative=not modes.is_absolute and not self._in_machine_coordinates,
+            feed_mm_per_min=modes.feed_mm_per_min if has_feed else None,
         )
 
 

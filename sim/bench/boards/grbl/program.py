@@ -1,8 +1,8 @@
-"""The main program of a GRBL board: resets, real-time characters, hold, alarms, and line by line.
+"""The main program of the emulated GRBL board: resets, real-time characters, hold, alarms, lines.
 
-It is written after the transcripts of GRBL 1.1h on an emulated ATmega328P and of grblHAL's
-simulator, and follows the firmware's own order of doing things: real-time characters are taken up
-as they come, but acted upon only where the firmware does so.
+It reproduces transcripts of GRBL 1.1h on an emulated ATmega328P and of grblHAL's simulator. It
+follows the order of the firmware: real-time characters are stored when they arrive, and acted
+upon only at the firmware's checkpoints.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _BOOT_S = 0.01
 
 
 class SoftResetError(Exception):
-    """The board starts over, and keeps its count of steps."""
+    """The board restarts and keeps its count of steps."""
 
 
 class HardResetError(Exception):
-    """The board starts from nothing."""
+    """The board restarts from nothing."""
 
 
 class _ClosedError(Exception):
-    """The emulator is to end."""
+    """The emulator ends."""
 
 
 class GrblProgram(VirtualDevice):
-    """A board that knows no commands yet."""
+    """The board without its commands, which a subclass executes."""
 
     def __init__(
         self,
@@ -55,23 +55,23 @@ class GrblProgram(VirtualDevice):
         reset_on_open: bool = True,
         answer_s: float = 0.0015,
     ) -> None:
-        """`distance_mm` is how far the carriage stands from where homing will take it."""
+        """The carriage starts at `distance_mm` from its home position."""
         super().__init__("virtual-grbl", clock, link)
         self._dialect = dialect
         self.settings = {**DEFAULT_SETTINGS, **(settings or {})}
         self._single_axis_homing = single_axis_homing
         self.reset_on_open = reset_on_open
         self.boot_text = b""
-        """What its boot loader says before the banner."""
+        """The output of the boot loader, before the banner."""
         self._answer_s = answer_s
         self._axis = PlannedAxis(self.settings, distance_mm)
         self._other_axes_mm = 0.0
         self._state = "Idle"
         self._homed = False
-        self._forget()
+        self._clear_state()
 
-    def _forget(self) -> None:
-        """What any reset does to the board's state."""
+    def _clear_state(self) -> None:
+        """The part of the state that any reset clears."""
         self._hold_complete = self._suspended = self._jog_cancel = self._cancel_flag = False
         self._reset_flag = self._status_flag = self._hold_flag = self._start_flag = False
         self._pending_alarm = self._last_error = 0
@@ -80,7 +80,7 @@ class GrblProgram(VirtualDevice):
 
     @abstractmethod
     def _execute(self, raw: str) -> None:
-        """Do what a line says, or raise Refused."""
+        """Execute a line, or raise Refused."""
 
     # -- The wire -----------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class GrblProgram(VirtualDevice):
             raise HardResetError
 
     def _receive(self, data: bytes) -> None:
-        """What the firmware does in its receive interrupt."""
+        """The receive interrupt of the firmware."""
         for byte in data:
             if byte == 0x18:
                 self._kill()
@@ -109,18 +109,18 @@ class GrblProgram(VirtualDevice):
         self._transmit(line.encode("ascii") + b"\r\n")
 
     def _wait(self, until: float) -> None:
-        """Let time pass, at most to a moment, and take up what comes meanwhile."""
+        """Wait at most until a moment; return early when bytes arrive."""
         while True:
             if self._closing:
                 raise _ClosedError
-            came = self._attend(until)
+            received = self._attend(until)
             if self._hanging:
                 until = max(until, self._clock.now() + 0.01)
-            elif came or self._clock.now() >= until:
+            elif received or self._clock.now() >= until:
                 return
 
     def _pause(self, for_s: float) -> None:
-        """Be busy for a while: bytes are taken up, and not acted upon."""
+        """Be busy for a time: bytes are stored and not acted upon."""
         until = self._clock.now() + for_s
         while self._clock.now() < until:
             self._wait(until)
@@ -148,13 +148,13 @@ class GrblProgram(VirtualDevice):
             self._axis.brake(now)
             self._axis.count_from(0.0, now)
             self._other_axes_mm = 0.0
-            # grblHAL locks itself when it starts only if it is told to, by another bit of $22.
+            # grblHAL locks itself at the start only if another bit of $22 is set.
             locking = 1 if self._dialect == "grbl" else 4
             self._state = "Alarm" if int(self.settings[22]) & locking else "Idle"
             self._homed = False
             self._pause(_BOOT_S)
             self._transmit(self.boot_text)
-        self._forget()
+        self._clear_state()
         self._say(BANNERS[self._dialect])
         if self.settings[21] and self._switch_is_closed():
             self._state = "Alarm"
@@ -178,7 +178,7 @@ class GrblProgram(VirtualDevice):
                 answer = f"error:{refusal.code}"
             except SoftResetError:
                 if self._dialect == "grbl":
-                    self._say("ok")  # the firmware confirms even what it has just dropped
+                    self._say("ok")  # the firmware confirms also the line that it has just dropped
                 raise
             self._say(answer)
 
@@ -194,11 +194,11 @@ class GrblProgram(VirtualDevice):
             self._checkpoint()
 
     def _nap(self) -> float:
-        """How long nothing has to be looked at."""
+        """The interval until the next look at the motion."""
         return TICK_S if self._axis.planned or self._state in ("Run", "Jog", "Hold") else 0.05
 
     def _checkpoint(self) -> None:
-        """Where the firmware acts upon what has come: protocol_execute_realtime."""
+        """The firmware's protocol_execute_realtime: act upon what has arrived."""
         self._act()
         while self._suspended:
             self._wait(self._clock.now() + TICK_S)
@@ -280,11 +280,11 @@ class GrblProgram(VirtualDevice):
         self._suspended = self._hold_complete = False
         if self._dialect == "grblhal":
             self._say("[MSG:]")
-        self._axis.plan_anew(self._clock.now())
+        self._axis.resume_plan(self._clock.now())
         self._state = "Run" if self._axis.planned else "Idle"
 
     def _kill(self) -> None:
-        """Cut the step pulses: mc_reset, called in interrupts."""
+        """The firmware's mc_reset, called in interrupts: stop the step pulses."""
         moving = self._state in ("Run", "Jog") or (self._suspended and not self._hold_complete)
         if self._state == "Home":
             self._pending_alarm = self._pending_alarm or 6
@@ -312,7 +312,7 @@ class GrblProgram(VirtualDevice):
         self._pending_alarm = 0
 
     def _answer_while_locked(self) -> None:
-        """Where GRBL is deaf, grblHAL reports, and refuses lines."""
+        """Report and refuse lines, as grblHAL does; GRBL does not answer at all."""
         self._report_if_asked()
         if b"\n" in self._received:
             self._received.clear()

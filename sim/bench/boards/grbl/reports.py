@@ -1,6 +1,6 @@
-"""What a GRBL board says of itself: its banner, its build, its settings, its status.
+"""The reports of the emulated GRBL board: banner, build, settings, status.
 
-There are two dialects: that of GRBL 1.1h, and that of grblHAL.
+There are two dialects, GRBL 1.1h and grblHAL.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def setting(dialect: Dialect, number: int, value: float) -> str:
 
 
 class StatusReports:
-    """The answers to `?`, of which every so many carry offsets (WCO) or overrides (Ov)."""
+    """The answers to `?`; every 10th to 30th has offsets (WCO) or overrides (Ov)."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect

@@ -1,4 +1,4 @@
-"""What the service manager hears, over a datagram socket like its own."""
+"""Messages to the service manager, over a datagram socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from macontrol.controller.host.notify import Notifier
 
 
 class Manager:
-    """The receiving end: systemd's side of NOTIFY_SOCKET."""
+    """The receiver: the side of systemd of NOTIFY_SOCKET."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -21,7 +21,7 @@ class Manager:
         self.socket.setblocking(False)
         self.socket.bind("\0" + name[1:] if name.startswith("@") else name)
 
-    def heard(self) -> list[str]:
+    def received(self) -> list[str]:
         messages = []
         while True:
             try:
@@ -39,7 +39,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 
 
 class Time:
-    """A time that passes when told to."""
+    """A time that the test sets."""
 
     def __init__(self) -> None:
         self.s = 100.0
@@ -48,27 +48,27 @@ class Time:
         return self.s
 
 
-def listener(manager: Manager, variables: dict[str, str], now: Time | None = None) -> Notifier:
+def notifier_for(manager: Manager, variables: dict[str, str], now: Time | None = None) -> Notifier:
     return Notifier({"NOTIFY_SOCKET": manager.name, **variables}, now or Time())
 
 
-def test_ready_status_and_stopping_are_heard(manager: Manager) -> None:
-    notifier = listener(manager, {})
+def test_ready_status_and_stopping_are_sent(manager: Manager) -> None:
+    notifier = notifier_for(manager, {})
     assert notifier.enabled
     notifier.ready("slot 0")
     notifier.status("slot 200,\n1 missed")
-    notifier.stopping("asked to")
+    notifier.stopping("requested")
     notifier.close()
-    assert manager.heard() == [
+    assert manager.received() == [
         "READY=1\nSTATUS=slot 0\n",
         "STATUS=slot 200, 1 missed\n",
-        "STOPPING=1\nSTATUS=asked to\n",
+        "STOPPING=1\nSTATUS=requested\n",
     ]
 
 
-def test_the_watchdog_is_fed_four_times_in_the_time_allowed(manager: Manager) -> None:
+def test_the_watchdog_gets_four_messages_per_timeout(manager: Manager) -> None:
     now = Time()
-    notifier = listener(
+    notifier = notifier_for(
         manager, {"WATCHDOG_USEC": "2000000", "WATCHDOG_PID": str(os.getpid())}, now
     )
     assert notifier.watchdog_interval_s == 0.5
@@ -76,7 +76,7 @@ def test_the_watchdog_is_fed_four_times_in_the_time_allowed(manager: Manager) ->
         notifier.watchdog()
         now.s += 0.005
     notifier.close()
-    assert manager.heard() == ["WATCHDOG=1\n"] * 4
+    assert manager.received() == ["WATCHDOG=1\n"] * 4
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_the_watchdog_is_fed_four_times_in_the_time_allowed(manager: Manager) ->
         {"WATCHDOG_USEC": "2000000", "WATCHDOG_PID": "1"},
     ],
 )
-def test_a_watchdog_that_is_not_ours_is_not_fed(
+def test_the_watchdog_of_another_process_gets_no_message(
     manager: Manager, variables: dict[str, str]
 ) -> None:
-    notifier = listener(manager, variables)
+    notifier = notifier_for(manager, variables)
     notifier.watchdog()
     notifier.close()
     assert notifier.watchdog_interval_s is None
-    assert manager.heard() == []
+    assert manager.received() == []
 
 
 @pytest.mark.parametrize("name", ["", "vsock:2:1234", "relative/path"])
-def test_without_a_service_manager_nothing_happens(name: str) -> None:
+def test_without_a_service_manager_there_is_no_effect(name: str) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "1000"})
     assert not notifier.enabled
     notifier.ready("up")
@@ -109,7 +109,7 @@ def test_without_a_service_manager_nothing_happens(name: str) -> None:
     notifier.close()
 
 
-def test_a_manager_that_went_away_disturbs_nobody(tmp_path: Path) -> None:
+def test_a_missing_manager_causes_no_error(tmp_path: Path) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "1000000"})
     notifier.ready("up")
     notifier.watchdog()
@@ -118,13 +118,13 @@ def test_a_manager_that_went_away_disturbs_nobody(tmp_path: Path) -> None:
     notifier.status("after the end")
 
 
-def test_ready_is_not_lost_to_a_full_queue_and_nothing_waits(manager: Manager) -> None:
-    notifier = listener(manager, {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": str(os.getpid())})
-    for number in range(1000):  # more than any queue holds
+def test_ready_is_sent_later_if_the_queue_is_full(manager: Manager) -> None:
+    notifier = notifier_for(manager, {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": str(os.getpid())})
+    for number in range(1000):  # more than the size of any queue
         notifier.status(str(number))
     notifier.ready("up")
-    notifier.watchdog()  # is not heard either, so it is due again at once
-    assert len(manager.heard()) < 1000
+    notifier.watchdog()  # not received either, so it is due again immediately
+    assert len(manager.received()) < 1000
     notifier.watchdog()
     notifier.close()
-    assert manager.heard() == ["READY=1\nSTATUS=up\nWATCHDOG=1\n"]
+    assert manager.received() == ["READY=1\nSTATUS=up\nWATCHDOG=1\n"]

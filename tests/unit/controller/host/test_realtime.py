@@ -1,6 +1,6 @@
-"""Real time is had as far as the kernel gives it; the rest is said once, with the remedy.
+"""The real-time setup: applied as far as the kernel permits; refusals are reported with a fix.
 
-Each case runs in a process of its own: the steps change the whole process.
+Each case runs in a separate process, because the steps change the whole process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import macontrol.controller.host.realtime as realtime
 from macontrol.controller.host.realtime import *
 """
 
-# Gives up what root may do, and limits that differ between machines.
+# Give up the permissions of root, and set limits that differ between machines.
 UNPRIVILEGED = """
 libc = ctypes.CDLL(None)
 resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
@@ -37,8 +37,8 @@ if os.geteuid() == 0:
 """
 
 
-def in_a_process(code: str) -> Any:
-    """Run code that prints JSON; get what it printed."""
+def run_in_process(code: str) -> Any:
+    """Run code that prints JSON; return the parsed output."""
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
         capture_output=True,
@@ -49,12 +49,12 @@ def in_a_process(code: str) -> Any:
     return json.loads(done.stdout)
 
 
-def may_have_fifo() -> bool:
+def has_fifo() -> bool:
     return subprocess.run(["chrt", "-f", "1", "true"], capture_output=True).returncode == 0
 
 
-def test_the_collector_rests_and_threads_switch_quickly() -> None:
-    frozen, enabled, interval = in_a_process("""
+def test_the_collector_is_frozen_and_threads_switch_fast() -> None:
+    frozen, enabled, interval = run_in_process("""
         enter_realtime()
         print(json.dumps([gc.get_freeze_count(), gc.isenabled(), sys.getswitchinterval()]))
     """)
@@ -63,15 +63,16 @@ def test_the_collector_rests_and_threads_switch_quickly() -> None:
     assert interval <= 1e-3
 
 
-def test_a_refusal_is_one_warning_with_reasons_and_remedies() -> None:
-    priority, locked, warning = in_a_process(
+def test_all_refusals_are_in_one_warning_with_reasons_and_fixes() -> None:
+    priority, refused, warning = run_in_process(
         UNPRIVILEGED
         + """
 report = enter_realtime()
-print(json.dumps([report.priority, report.locked, report.warning]))
+print(json.dumps([report.priority, [each.what for each in report.refused], report.warning]))
 """
     )
-    assert (priority, locked) == (0, False)
+    assert priority == 0
+    assert refused[:2] == ["SCHED_FIFO", "locked memory"]
     assert warning.count("\n") == 0
     for part in (
         "ordinary scheduling",
@@ -84,35 +85,34 @@ print(json.dumps([report.priority, report.locked, report.warning]))
         assert part in warning
 
 
-def test_with_everything_given_there_is_nothing_to_warn_of() -> None:
-    report = RealtimeReport(("SCHED_FIFO 50",), (), priority=50, locked=True, blas_threads=1)
+def test_without_a_refusal_there_is_no_warning() -> None:
+    report = RealtimeReport((), priority=50)
     assert report.fifo
     assert report.warning is None
-    assert report.summary == "real time: SCHED_FIFO 50"
+    assert report.notice == ()
 
 
-def test_a_refusal_beside_fifo_does_not_claim_normal_scheduling() -> None:
+def test_a_refusal_with_fifo_does_not_claim_ordinary_scheduling() -> None:
     refusal = Refusal("locked memory", "no", "ask")
-    report = RealtimeReport((), (refusal,), priority=50, locked=False, blas_threads=1)
-    assert report.warning == "no full real time. locked memory refused (no): ask"
+    report = RealtimeReport((refusal,), priority=50)
+    assert report.warning == "incomplete real-time setup. locked memory refused (no): ask"
 
 
-def test_a_limit_has_a_command_that_raises_it_and_another_cause_has_none() -> None:
+def test_only_a_limit_has_a_command_as_its_fix() -> None:
     limit = Refusal("SCHED_FIFO", "the limit is 0", "ask", by_limit=True)
-    report = RealtimeReport((), (limit,), priority=0, locked=True, blas_threads=1)
+    report = RealtimeReport((limit,), priority=0)
     assert report.command == GRANT
     assert report.notice[0] == "refused: SCHED_FIFO: slots may be missed"
     assert report.notice[-1].strip() == GRANT
     group = Refusal("SCHED_FIFO", "the control group has no budget", "ask")
-    report = RealtimeReport((), (group,), priority=0, locked=True, blas_threads=1)
+    report = RealtimeReport((group,), priority=0)
     assert report.command is None
     assert len(report.notice) == 1
-    assert RealtimeReport((), (), priority=50, locked=True, blas_threads=1).notice == ()
 
 
-@pytest.mark.skipif(not may_have_fifo(), reason="SCHED_FIFO is not permitted here")
-def test_fifo_is_the_slot_threads_alone_and_ends_with_leaving() -> None:
-    during, helper, after, collecting = in_a_process("""
+@pytest.mark.skipif(not has_fifo(), reason="SCHED_FIFO is not permitted here")
+def test_only_the_slot_thread_has_fifo_and_leaving_ends_it() -> None:
+    during, helper, after, collecting = run_in_process("""
         helper = []
         priority = enter_realtime(7).priority
         thread = threading.Thread(target=lambda: helper.append(realtime_priority()))
@@ -124,9 +124,9 @@ def test_fifo_is_the_slot_threads_alone_and_ends_with_leaving() -> None:
     assert (during, helper, after, collecting) == (7, 0, 0, True)
 
 
-@pytest.mark.skipif(not may_have_fifo(), reason="SCHED_FIFO is not permitted here")
+@pytest.mark.skipif(not has_fifo(), reason="SCHED_FIFO is not permitted here")
 def test_a_kernel_that_refuses_fifo_to_root_is_explained() -> None:
-    warning = in_a_process("""
+    warning = run_in_process("""
         def refuse(*arguments):
             raise PermissionError(1, "Operation not permitted")
         os.sched_setscheduler = refuse
@@ -135,29 +135,29 @@ def test_a_kernel_that_refuses_fifo_to_root_is_explained() -> None:
     assert "CONFIG_RT_GROUP_SCHED" in warning
 
 
-def test_what_the_system_does_not_know_is_no_crash() -> None:
-    warning = in_a_process("""
+def test_unsupported_steps_are_refusals() -> None:
+    warning = run_in_process("""
         del os.sched_setscheduler
         realtime._system_call = lambda *words: (_ for _ in ()).throw(OSError(38, "not there"))
         report = enter_realtime()
         leave_realtime()
         print(json.dumps(report.warning))
     """)
-    assert warning.count("this system does not offer it") == 3
+    assert warning.count("this system does not support it") == 3
 
 
 @pytest.mark.skipif(
     os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] >= 0,
     reason="locking all memory is not permitted here",
 )
-def test_locking_memory_does_not_pull_in_what_is_never_used() -> None:
-    locked, before, after = in_a_process("""
+def test_locking_memory_does_not_load_unused_pages() -> None:
+    locked, before, after = run_in_process("""
         import numpy, scipy.linalg, pydantic
         def resident_mb():
             with open("/proc/self/statm") as file:
                 return int(file.read().split()[1]) * resource.getpagesize() / 1e6
         before = resident_mb()
-        locked = enter_realtime().locked
+        locked = "locked memory" not in [each.what for each in enter_realtime().refused]
         threads = [threading.Thread(target=threading.Event().wait, daemon=True) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -170,19 +170,19 @@ def test_locking_memory_does_not_pull_in_what_is_never_used() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_blas_threads_are_counted_in_the_library_itself(threads: int) -> None:
-    counted, told = in_a_process(f"""
+def test_the_thread_count_of_blas_is_read_from_the_library(threads: int) -> None:
+    counted, warning = run_in_process(f"""
         os.environ["OPENBLAS_NUM_THREADS"] = "{threads}"
         import numpy
         report = enter_realtime()
-        print(json.dumps([report.blas_threads, report.warning or ""]))
+        print(json.dumps([blas_threads(), report.warning or ""]))
     """)
     assert counted in (None, min(threads, os.cpu_count() or 1))
-    assert ("one BLAS thread refused" in told) == (counted is not None and counted > 1)
+    assert ("one BLAS thread refused" in warning) == (counted is not None and counted > 1)
 
 
 @pytest.mark.parametrize("spin_s", [0.0, 1e-4])
-def test_the_wall_clock_never_wakes_early_and_passes_what_is_over(spin_s: float) -> None:
+def test_the_wall_clock_never_wakes_early_and_does_not_wait_for_the_past(spin_s: float) -> None:
     clock = WallClock(spin_s)
     for wait in (0.0003, 0.002):
         moment = clock.now() + wait
@@ -194,7 +194,7 @@ def test_the_wall_clock_never_wakes_early_and_passes_what_is_over(spin_s: float)
 
 
 class LateKernel:
-    """Stands in for the time module: sleeps take longer than asked, and looking takes time."""
+    """A stand-in for the time module: sleeps are too long, and reading the time takes time."""
 
     def __init__(self, late_s: float) -> None:
         self.late_s = late_s
@@ -213,7 +213,7 @@ class LateKernel:
 
 
 @pytest.mark.parametrize("late_s", [2e-5, 9e-5, 1.5e-4])
-def test_spinning_follows_the_kernels_lateness(
+def test_the_spin_time_follows_the_lateness_of_the_kernel(
     monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
     kernel = LateKernel(late_s)
@@ -228,12 +228,12 @@ def test_spinning_follows_the_kernels_lateness(
         lateness.append(kernel.now - slot * 0.005)
     assert 0 <= max(lateness) < 3e-6
     assert kernel.awake_s / 1000 < 5e-6
-    # Asleep, the slot thread gets the interpreter back soon; awake, nobody asks it for it.
+    # The short switch interval applies only to sleeps of the slot thread.
     assert max(kernel.intervals) == pytest.approx(1e-4)
     assert sys.getswitchinterval() == pytest.approx(5e-3)
 
 
-def test_spinning_has_an_end_where_the_kernel_is_very_late(
+def test_the_spin_time_is_limited_if_the_kernel_is_very_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel = LateKernel(late_s=1e-3)

@@ -7,8 +7,9 @@ import pytest
 
 from macontrol.config import Config, load_config, preset_names
 from macontrol.config.model.grid import Grid
-from macontrol.controller.policies.baselines import Fixed, SweepAndHold
+from macontrol.controller.policies.fixed import Fixed
 from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.policies.sweep_and_hold.algorithm import SweepAndHold
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import RewardMap, simulate_map

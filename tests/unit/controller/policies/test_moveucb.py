@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config
 from macontrol.config.model.grid import Grid
-from macontrol.controller.policies.moveucb import MoveUCB, movement_price
+from macontrol.controller.policies.moveucb.algorithm import MoveUCB, movement_price
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play

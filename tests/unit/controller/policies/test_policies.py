@@ -7,10 +7,13 @@ import pytest
 
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError
-from macontrol.controller.policies.baselines import EpsilonGreedy, Fixed, SweepAndHold
-from macontrol.controller.policies.moveucb import MoveUCB
+from macontrol.controller.policies.epsilon_greedy.algorithm import EpsilonGreedy
+from macontrol.controller.policies.estimate import make_posterior
+from macontrol.controller.policies.fixed import Fixed
+from macontrol.controller.policies.moveucb.algorithm import MoveUCB
 from macontrol.controller.policies.posterior import WindowedPosterior
-from macontrol.controller.policies.registry import make_policy, make_posterior
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.policies.sweep_and_hold.algorithm import SweepAndHold
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import simulate_map

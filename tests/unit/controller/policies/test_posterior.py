@@ -20,10 +20,10 @@ from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.grid import Grid
 from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.controller.policies.estimate import make_posterior
 from macontrol.controller.policies.features import kernel_features
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.posterior import WindowedPosterior
-from macontrol.controller.policies.registry import make_posterior
 from support.paper_reference import covariance, posterior
 
 Array = NDArray[np.float64]

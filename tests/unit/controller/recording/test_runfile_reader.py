@@ -16,7 +16,7 @@ from macontrol.config import load_config
 from macontrol.config.model.errors import DataError, NoInputError
 from macontrol.controller.recording.records import Event, EventKind, SlotRecord
 from macontrol.controller.recording.runfile import OpenRun, RunFileRecorder, RunHeader, read_run
-from macontrol.controller.recording.runfile.schema import FORMAT, SLOT_COLUMNS
+from macontrol.controller.recording.runfile.schema import FORMAT, SLOT_COLUMNS, column_rows
 
 CONFIG = load_config()
 
@@ -73,9 +73,20 @@ def change(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def test_the_slot_table_takes_a_record_as_it_is() -> None:
+def test_the_slot_table_has_the_fields_of_a_record_in_their_order() -> None:
+    """Except for the last two, which only the statistics need."""
     names = [column.name for column in SLOT_COLUMNS]
-    assert names == [*SlotRecord._fields, "late"]
+    assert names == [*SlotRecord._fields[:-2], "late"]
+    assert SlotRecord._fields[-2:] == ("origin", "homings")
+
+
+def test_every_column_has_a_meaning_and_times_and_positions_have_a_unit() -> None:
+    rows = column_rows()
+    assert {table for table, *_ in rows} == {"slots", "events"}
+    assert all(meaning for *_, meaning in rows)
+    units = {name: unit for _, name, unit, _ in rows}
+    assert {units[name] for name in units if name.endswith("_s")} == {"s"}
+    assert units["position"] == units["target"] == "wavelengths"
 
 
 def test_reading_leaves_nothing_beside_a_finished_file(tmp_path: Path) -> None:

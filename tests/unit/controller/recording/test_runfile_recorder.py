@@ -21,7 +21,13 @@ from macontrol import __version__
 from macontrol.config import load_config
 from macontrol.config.files import free_space
 from macontrol.config.model.errors import InputOutputError
-from macontrol.controller.recording.records import Event, EventKind, LateReward, SlotRecord
+from macontrol.controller.recording.records import (
+    Event,
+    EventKind,
+    Item,
+    LateReward,
+    SlotRecord,
+)
 from macontrol.controller.recording.runfile import (
     RunFileRecorder,
     RunHeader,
@@ -30,9 +36,12 @@ from macontrol.controller.recording.runfile import (
     recorder,
     set_aside,
 )
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
 from macontrol.controller.survey.samples import Survey
+from support.sample_run import slot_record
 
 CONFIG = load_config()
+RECORD_FIELDS = [column.name for column in SLOT_COLUMNS if column.default is None]
 
 
 def header() -> RunHeader:
@@ -48,21 +57,15 @@ def header() -> RunHeader:
 
 
 def record(slot: int, reward: float | None = 1.5) -> SlotRecord:
-    return SlotRecord(
-        slot=slot,
+    return slot_record(
+        slot,
         start_s=100.0 + 0.005 * slot,
-        position=3.0,
-        commanded=None,
-        on_time=True,
         reward=reward,
-        uncertainty=None,
         invalid=None if reward is not None else "late",
         target=2.5,
         next_position=2.94,
-        switched=False,
         transit=True,
         shortfall=0.1,
-        surface_movement=None,
         wake_s=1e-5,
         actuate_s=1e-3,
         measure_s=3e-3,
@@ -98,7 +101,7 @@ def test_a_run_is_one_file_that_holds_all_of_it(tmp_path: Path) -> None:
     assert (file.written, file.lost, file.pending, file.problems, told) == (1001, 0, 0, 0, [])
     run = read_run(path)
     np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 1001))
-    for name in SlotRecord._fields:
+    for name in RECORD_FIELDS:
         wanted = getattr(record(1000), name)
         stored = run.slots[name][-1]
         if name == "invalid":
@@ -353,7 +356,7 @@ def test_records_wait_until_a_deleted_file_can_be_begun_again(
         path.parent.unlink()
         wait_for(lambda: file.written == 1)
     assert "1 records are lost" in told[1]
-    assert "recording goes on" in told[2]
+    assert "recording continues" in told[2]
     assert (file.written, file.lost) == (1, 1)
     assert read_run(path).slots["slot"].tolist() == [2]
 
@@ -394,7 +397,7 @@ def test_recording_pauses_below_the_floor_of_free_space_and_goes_on(
         assert (file.written, file.pending, file.lost) == (0, 1, 0)
         free[0] = 300.0
         wait_for(lambda: file.written == 1)
-        assert "recording goes on" in told[1]
+        assert "recording continues" in told[1]
         free[0] = 100.0
         file.submit(record(2))
         wait_for(lambda: len(told) == 3)
@@ -424,7 +427,7 @@ def test_what_the_listener_hands_over_is_in_the_file(
     file.close()
     stopped, goes_on = (event.detail for event in read_run(path).events)
     assert "has stopped" in stopped
-    assert "goes on" in goes_on
+    assert "recording continues" in goes_on
     assert (file.written, file.lost, file.pending) == (3, 0, 0)
 
 
@@ -473,9 +476,9 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
         with recording(path) as (file, told):
             commit, committed_by = file._commit, set()
 
-            def watched(chunk: Sequence[recorder.Item]) -> int:
+            def watched(chunk: Sequence[Item]) -> None:
                 committed_by.add(threading.current_thread().name)
-                return commit(chunk)
+                commit(chunk)
 
             monkeypatch.setattr(file, "_commit", watched)
             for slot in range(1, 30_001):
@@ -487,7 +490,7 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
             assert file.pending > 0
             assert len(told) == 1
             assert "full" in told[0]
-            assert "control goes on" in told[0]
+            assert "the run continues" in told[0]
             remount("size=100m")
             wait_for(lambda: file.pending == 0)
             file.submit(record(30_001))
@@ -578,6 +581,7 @@ def test_no_run_is_begun_on_a_read_only_disk(tmp_path: Path) -> None:
 
 PROLOGUE = f"""
 import importlib.util, json, sys, time
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
 spec = importlib.util.spec_from_file_location("here", {__file__!r})
 here = importlib.util.module_from_spec(spec)
@@ -680,7 +684,7 @@ def test_two_processes_cannot_write_one_file(tmp_path: Path) -> None:
         assert first.stdout.readline() == "started\n"
         with pytest.raises(InputOutputError, match=f"process id {first.pid}"):
             set_aside(path)
-        with pytest.raises(InputOutputError, match="there is a file already"):
+        with pytest.raises(InputOutputError, match="the file exists"):
             RunFileRecorder(path, header()).start()
     finally:
         first.kill()

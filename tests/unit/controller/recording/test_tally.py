@@ -1,13 +1,16 @@
-"""What a run adds up to, in constant memory."""
+"""The statistics of a run, in constant memory."""
 
 from __future__ import annotations
 
-from math import isnan, nan
+from math import isnan
 
 import numpy as np
 import pytest
 
-from macontrol.controller.recording.tally import Percentiles, Tally
+from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Event, Item, LateReward
+from macontrol.controller.recording.tally import EventCounter, Percentiles, Tally
+from support.sample_run import slot_record
 
 
 class TestPercentiles:
@@ -46,95 +49,159 @@ class TestPercentiles:
         assert len(stream._bins) == size
 
 
+def tally_of(*items: Item) -> Tally:
+    tally = Tally(3.0)
+    for item in items:
+        tally.submit(item)
+    return tally
+
+
+def slots_with(field: str, *values: object) -> list[Item]:
+    """One record per value of a field."""
+    return [slot_record(slot, **{field: value}) for slot, value in enumerate(values, start=1)]
+
+
+def event(kind: EventKind, value: float | None = None) -> Event:
+    return Event(7, 0.0, kind, "", value)
+
+
 class TestTally:
     def test_travel_and_longest_step(self) -> None:
-        tally = Tally(3.0)
-        for position in (3.0, 3.06, 3.0, 2.97):
-            tally.stand_at(position, 6.0, tally.position)
+        tally = tally_of(*slots_with("position", 3.0, 3.06, 3.0, 2.97))
         assert tally.travel == pytest.approx(0.15)
         assert tally.longest_step == pytest.approx(0.06)
-        assert tally.farthest_off == 0.0
-        assert tally.position == 2.97
+        assert (tally.lowest, tally.highest, tally.position) == (2.97, 3.06, 2.97)
+        assert (tally.slot, tally.slots) == (4, 4)
+
+    def test_the_way_to_the_first_slot_is_not_travel(self) -> None:
+        assert tally_of(slot_record(position=1.0)).travel == 0.0
 
     def test_a_step_is_counted_from_where_the_stage_was_found(self) -> None:
-        tally = Tally(3.0)
-        tally.stand_at(3.12, 6.0, 3.06)
+        tally = tally_of(slot_record(1), slot_record(2, position=3.12, origin=3.06))
         assert tally.travel == pytest.approx(0.12)
         assert tally.longest_step == pytest.approx(0.06)
 
     @pytest.mark.parametrize(("position", "off"), [(-0.5, 0.5), (6.25, 0.25), (6.0, 0.0)])
-    def test_how_far_off_the_rail_it_was(self, position: float, off: float) -> None:
-        tally = Tally(3.0)
-        tally.stand_at(position, 6.0, 3.0)
-        assert tally.farthest_off == off
+    def test_the_region_is_checked_with_the_distance_off_the_rail(
+        self, position: float, off: float
+    ) -> None:
+        tally = tally_of(slot_record(position=position))
+        region = tally.theory(length=6.0, rho_max=0.06, margin=0.1)["region"]
+        assert (region.value, region.holds) == (off, off == 0)
 
     def test_rewards(self) -> None:
-        tally = Tally(3.0)
-        assert isnan(tally.mean_reward)
-        for reward in (1.0, 2.0, 6.0):
-            tally.see(reward)
-        assert tally.mean_reward == 3.0
-        assert tally.reward == 6.0
+        assert isnan(Tally(3.0).mean_reward)
+        tally = tally_of(*slots_with("reward", 1.0, None, 2.0), LateReward(2, 6.0, None))
+        assert (tally.rewards, tally.mean_reward, tally.reward) == (3, 3.0, 6.0)
         assert tally.recent_reward == pytest.approx(3.0)
 
-    def test_the_recent_reward_forgets_what_is_long_ago(self) -> None:
-        tally = Tally(3.0)
-        for reward in 100 * [1.0]:
-            tally.see(reward)
-        tally.see(2.0)
+    def test_the_recent_reward_forgets_old_rewards(self) -> None:
+        tally = tally_of(*slots_with("reward", *100 * [1.0], 2.0))
         assert tally.recent_reward == pytest.approx(1.01)
-        for reward in 1000 * [2.0]:
-            tally.see(reward)
+        for record in slots_with("reward", *1000 * [2.0]):
+            tally.submit(record)
         assert tally.recent_reward == pytest.approx(2.0, abs=1e-4)
 
     def test_switches_and_transit(self) -> None:
-        tally = Tally(3.0)
-        for target, position in ((3.0, 3.0), (4.0, 3.06), (4.0, 3.12), (3.12, 3.12)):
-            tally.aim(target, position, nan)
-        assert tally.switches == 2
-        assert tally.transit == 2
+        tally = tally_of(
+            *slots_with("switched", False, True, False, True),
+            *slots_with("transit", False, True, True, True),
+        )
+        assert (tally.switches, tally.transit) == (2, 3)
 
     def test_the_largest_shortfall_ignores_slots_without_a_surface(self) -> None:
-        tally = Tally(3.0)
-        for shortfall in (nan, 0.25, 0.5, nan, 0.125):
-            tally.aim(3.0, 3.0, shortfall)
+        assert isnan(tally_of(slot_record()).largest_shortfall)
+        tally = tally_of(*slots_with("shortfall", None, 0.25, 0.5, None, 0.125))
         assert tally.largest_shortfall == 0.5
 
-    def test_late_is_the_sum_of_the_slots_that_were_late(self) -> None:
-        tally = Tally(3.0)
-        tally.late_arrivals, tally.late_rewards = 1, 2
-        tally.late_decisions, tally.missed = 4, 8
-        assert tally.late == 13
+    def test_the_movement_of_the_surface_is_the_sum_over_the_slots(self) -> None:
+        assert tally_of(slot_record()).surface_movement is None
+        assert tally_of(*slots_with("surface_movement", 0.0, 0.25, 0.5)).surface_movement == 0.75
 
-    def test_homing_is_no_travel_of_the_policy_and_begins_a_new_leg(self) -> None:
-        tally = Tally(3.0)
-        tally.stand_at(3.06, 6.0, 3.0)
-        tally.displace()
-        tally.stand_at(0.06, 6.0, 0.0)
-        tally.stand_at(0.12, 6.0, 0.06)
+    @pytest.mark.parametrize("phase", ["wake", "actuate", "measure", "decide"])
+    def test_every_phase_has_its_durations(self, phase: str) -> None:
+        tally = tally_of(*slots_with(f"{phase}_s", 0.25, 0.5))
+        durations = getattr(tally, phase)
+        assert (durations.count, durations.largest) == (2, 0.5)
+
+    @pytest.mark.parametrize(
+        ("kind", "count"),
+        [
+            (EventKind.LATE_ARRIVAL, "late_arrivals"),
+            (EventKind.LATE_REWARD, "late_rewards"),
+            (EventKind.LATE_DECISION, "late_decisions"),
+            (EventKind.INVALID, "invalid"),
+            (EventKind.REFUSED, "refused"),
+            (EventKind.STAGE_FAULT, "stage_faults"),
+            (EventKind.PROBE_FAULT, "probe_faults"),
+        ],
+    )
+    def test_events_are_counted_by_kind(self, kind: EventKind, count: str) -> None:
+        counts = vars(tally_of(event(kind, 5.0), event(kind)))
+        unchanged = vars(Tally(3.0))
+        changed = {name for name, value in counts.items() if _differs(value, unchanged[name])}
+        assert changed == {count}
+        assert counts[count] == 2
+
+    def test_missed_slots_are_the_sum_of_the_events(self) -> None:
+        assert tally_of(event(EventKind.MISSED, 3.0), event(EventKind.MISSED, 1.0)).missed == 4
+
+    def test_late_is_the_sum_of_the_slots_that_were_late(self) -> None:
+        tally = tally_of(
+            event(EventKind.LATE_ARRIVAL),
+            event(EventKind.LATE_REWARD),
+            *2 * [event(EventKind.LATE_DECISION)],
+            event(EventKind.MISSED, 8.0),
+        )
+        assert tally.late == 11
+
+    def test_the_way_from_a_homing_is_not_travel_and_begins_a_new_leg(self) -> None:
+        tally = tally_of(
+            slot_record(1),
+            slot_record(2, position=3.06),
+            slot_record(3, position=0.06, origin=0.0, homings=1),
+            slot_record(4, position=0.12),
+        )
         assert tally.travel == pytest.approx(0.18)
+        assert tally.displaced == 1
         travel = tally.theory(length=6.0, rho_max=0.06, margin=0.1)["travel"]
         assert travel.bound == 12.0
-        assert "N_sw + 1 + 1" in travel.statement
 
-    def test_theory_holds_the_sums_against_the_bounds(self) -> None:
-        tally = Tally(3.0)
-        tally.stand_at(3.06, 6.0, 3.0)
-        tally.aim(4.0, 3.12, 0.05)
-        tally.surface_movement = 1.0
+    def test_theory_compares_the_sums_with_the_bounds(self) -> None:
+        tally = tally_of(
+            slot_record(1),
+            slot_record(
+                2, position=3.06, switched=True, transit=True, shortfall=0.05, surface_movement=1.0
+            ),
+        )
         verdicts = tally.theory(length=6.0, rho_max=0.06, margin=0.07)
         assert all(verdict.holds for verdict in verdicts.values())
-        tally.stand_at(3.26, 6.0, 3.06)
-        tally.aim(4.0, 3.32, 0.08)
+        tally.submit(slot_record(3, position=3.26, transit=True, shortfall=0.08))
         verdicts = tally.theory(length=6.0, rho_max=0.06, margin=0.07)
         assert not verdicts["reach"].holds
         assert not verdicts["persistence"].holds
 
+    def test_a_withdrawn_reward_does_not_count(self) -> None:
+        tally = tally_of(
+            *slots_with("reward", 2.0, 0.5), LateReward(2, None, None, "no-signal", withdrawn=0.5)
+        )
+        assert isnan(tally.reward)
+        assert (tally.rewards, tally.mean_reward, tally.invalid) == (1, 2.0, 1)
 
-def test_a_reward_taken_back_is_not_the_last_one_seen() -> None:
-    tally = Tally(3.0)
-    tally.see(2.0)
-    tally.see(0.0)
-    tally.withdraw(0.0)
-    assert isnan(tally.reward)
-    assert (tally.mean_reward, tally.invalid) == (2.0, 1)
+    def test_the_reason_of_a_reward_that_never_arrived_changes_nothing(self) -> None:
+        """An event counts it as invalid."""
+        tally = tally_of(slot_record(reward=2.0), LateReward(1, None, None, "gap"))
+        assert (tally.rewards, tally.invalid) == (1, 0)
+
+
+def _differs(value: object, other: object) -> bool:
+    if isinstance(value, Percentiles):
+        return False
+    return not (value == other or (value != value and other != other))  # NaN
+
+
+def test_events_are_counted_under_their_kind() -> None:
+    counter = EventCounter()
+    for item in (slot_record(), event(EventKind.STOP), event(EventKind.MISSED, 3.0)):
+        counter.submit(item)
+    assert counter.counts == {"stop": 1, "missed-slots": 1}

@@ -21,7 +21,8 @@ from macontrol.config.model.errors import (
 )
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.policies.registry import make_policy
-from macontrol.controller.recording.records import EventKind, LateReward
+from macontrol.controller.recording.events import EventKind, InvalidReason
+from macontrol.controller.recording.records import LateReward
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
@@ -87,11 +88,7 @@ def simulated(
     positions = np.array(config.survey_positions)
     rewards = world.prior_survey([float(x) * wavelength_mm for x in positions])
     policy = make_policy(config, Survey(positions, np.asarray(rewards)))
-    guard = Guard(
-        world.stage,
-        region_mm=config.physical.region_length * wavelength_mm,
-        stroke_mm=config.physical.rho_max * wavelength_mm,
-    )
+    guard = Guard.of(config, world.stage)
     probe = world.probe if late is None else LateProbe(world.probe, late)
     loop = SlotLoop(config, policy, guard, probe, clock, kept)
     loop.approach(policy.start_position)
@@ -176,14 +173,14 @@ class TestTime:
         self, bench: ScriptedBench, reserved_s: float, kept_s: float
     ) -> None:
         bench.loop.reserve_decision(reserved_s)
-        phases = bench.loop.phases
-        assert phases.actuate_s == pytest.approx(1.1e-3)
-        assert phases.decide_s == pytest.approx(kept_s)
-        assert phases.measure_s == pytest.approx(bench.slot_s - 1.1e-3 - kept_s)
+        timing = bench.loop.timing
+        assert timing.actuation_end_s == pytest.approx(1.1e-3)
+        assert timing.decide_s == pytest.approx(kept_s)
+        assert timing.measure_s == pytest.approx(bench.slot_s - 1.1e-3 - kept_s)
         records = bench.run(3).slots
         for record, (_, begin, end) in zip(records, bench.probe.requests, strict=True):
-            assert begin - record.start_s == pytest.approx(phases.actuate_s)
-            assert end - begin == pytest.approx(phases.measure_s)
+            assert begin - record.start_s == pytest.approx(timing.actuation_end_s)
+            assert end - begin == pytest.approx(timing.measure_s)
 
     def test_every_phase_is_measured(self, bench: ScriptedBench) -> None:
         def slowly(policy: ScriptedPolicy, slot: int, position: float) -> float:
@@ -330,7 +327,7 @@ class TestTime:
 
     def test_stop_ends_the_run_after_the_slot(self, bench: ScriptedBench) -> None:
         def stop(policy: ScriptedPolicy, slot: int, position: float) -> float:
-            bench.loop.stop()
+            bench.loop.stop.request()
             return position
 
         bench.policy.decides[7] = stop
@@ -369,7 +366,7 @@ class TestTime:
     ) -> None:
         bench = self.slow(paper, 15.0)
         stop_s = bench.clock.now() + after_s
-        bench.watch(lambda *_: bench.loop.stop() if bench.clock.now() >= stop_s else None)
+        bench.watch(lambda *_: bench.loop.stop.request() if bench.clock.now() >= stop_s else None)
         bench.run(100)
         assert bench.clock.now() <= stop_s + 4.0
 
@@ -393,7 +390,7 @@ class TestTime:
     ) -> None:
         moments: list[float] = []
         monkeypatch.setattr(
-            "macontrol.controller.runtime.loop.collect_garbage",
+            "macontrol.controller.runtime.measurement.collect_garbage",
             lambda: moments.append(bench.clock.now()),
         )
         records = bench.run(2500).slots
@@ -417,10 +414,10 @@ class TestStage:
         bench.stage.moves[2] = late
         kept = bench.run(12)
         record = kept.slot(3)
-        assert (record.on_time, record.reward, record.invalid) == (False, None, "late arrival")
+        assert (record.on_time, record.reward, record.invalid) == (False, None, "late-arrival")
         before = kept.slot(2).position
         assert record.position == pytest.approx((before + kept.slot(2).next_position) / 2)
-        still = [r for r in kept.slots if r.invalid == "still moving"]
+        still = [r for r in kept.slots if r.invalid == "still-moving"]
         assert [r.slot for r in still] == list(range(4, 4 + moving))
         assert len(kept.events(EventKind.LATE_ARRIVAL)) == bench.tally.late_arrivals == 1 + moving
         assert not kept.events(EventKind.STAGE_FAULT, EventKind.REFUSED)
@@ -446,7 +443,7 @@ class TestStage:
         bench.stage.moves[3] = lambda stage, to, deadline: Arrival(garbage, True, deadline)
         kept = bench.run(8)
         record = kept.slot(4)
-        assert (record.on_time, record.reward, record.invalid) == (False, None, "stage fault")
+        assert (record.on_time, record.reward, record.invalid) == (False, None, "stage-fault")
         assert record.position == kept.slot(3).position  # as far as anyone knows
         assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults == 1
         assert len(kept.events(EventKind.RECOVERY)) == 1
@@ -480,7 +477,7 @@ class TestStage:
         bench.stage.moves[3] = moved
         kept = bench.run(8)
         assert kept.slot(4).position == pytest.approx(there / bench.wavelength_mm)
-        assert kept.slot(4).invalid == "stage fault"
+        assert kept.slot(4).invalid == "stage-fault"
         assert abs(bench.stage.commands[3] - there) <= bench.stroke_mm + 1e-9
         assert kept.slot(5).on_time
 
@@ -499,7 +496,7 @@ class TestStage:
         length = bench.config.physical.region_length
         assert kept.slots[-1].position in (0.0, length)
         assert kept.slots[-1].reward is not None
-        assert bench.tally.farthest_off > 0
+        assert bench.tally.lowest < 0 or bench.tally.highest > length
 
     @pytest.mark.parametrize("where_mm", [500.0, 70.0, -70.0, -10.0])
     def test_a_stage_far_off_its_rail_is_given_up(
@@ -546,7 +543,7 @@ class TestStage:
         bench.stage.moves[3] = hear_late
         kept = bench.run(8)
         assert [record.on_time for record in kept.slots] == [True] * 3 + [False] + [True] * 4
-        assert kept.slot(4).invalid == "late arrival"
+        assert kept.slot(4).invalid == "late-arrival"
         (late,) = kept.events(EventKind.LATE_ARRIVAL)
         assert late.value == pytest.approx(0.1 * bench.slot_s)
         assert bench.tally.late_arrivals == 1
@@ -563,11 +560,11 @@ class TestStage:
         bench.stage.moves[3] = lost
         for call in range(2, 2 + vain):
             bench.stage.wheres[call] = lost
-        bench.stage.vain_recoveries, bench.stage.recovery_s = vain, recovery_s
+        bench.stage.failing_recoveries, bench.stage.recovery_s = vain, recovery_s
         kept = bench.run(12)
         assert bench.stage.recoveries == vain + 1
         assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults
-        assert kept.slot(4).invalid == "stage fault"
+        assert kept.slot(4).invalid == "stage-fault"
         missed = sum(event.value or 0 for event in kept.events(EventKind.MISSED))
         assert bench.tally.missed == missed
         assert missed >= (vain + 1) * int(recovery_s / bench.slot_s)
@@ -587,15 +584,15 @@ class TestStage:
         real = bench.stage.recover
 
         def recover(deadline_s: float, keep_on: Callable[[], bool]) -> None:
-            seen.append(bench.tally.activity)
+            seen.append(bench.loop.activity)
             real(deadline_s, keep_on)
 
         monkeypatch.setattr(bench.stage, "recover", recover)
         bench.stage.moves[3] = lost
-        bench.stage.vain_recoveries = 1
+        bench.stage.failing_recoveries = 1
         bench.run(12)
         assert seen == ["recovering the stage", "recovering the stage"]
-        assert bench.tally.activity == ""
+        assert bench.loop.activity == ""
 
     @pytest.mark.fault("stage-lost-while-holding")
     def test_a_stage_lost_while_the_antenna_holds_is_noticed_within_a_second(
@@ -614,7 +611,7 @@ class TestStage:
         assert bench.stage.recoveries == 1
         pulled, shifted = kept.events(EventKind.STAGE_FAULT)
         assert pulled.time_s - kept.slots[0].start_s == pytest.approx(1.0, abs=2 * bench.slot_s)
-        assert "the stage says it is at" in shifted.detail
+        assert "was left at" in shifted.detail
 
     def test_a_stage_lost_for_good_is_given_up(self, impatient: ScriptedBench) -> None:
         bench = impatient
@@ -624,7 +621,7 @@ class TestStage:
 
         bench.stage.moves[3] = lost
         bench.stage.wheres = dict.fromkeys(range(2, 1000), lost)
-        bench.stage.vain_recoveries, bench.stage.recovery_s = 1000, 0.3
+        bench.stage.failing_recoveries, bench.stage.recovery_s = 1000, 0.3
         with pytest.raises(HardwareError, match="the stage has failed for"):
             bench.run(1000)
         assert len(bench.stage.commands) == 3
@@ -634,7 +631,7 @@ class TestStage:
             raise StageLostError("the limit switch has tripped")
 
         bench.stage.moves[3] = lost
-        bench.stage.vain_recoveries = 1
+        bench.stage.failing_recoveries = 1
         bench.stage.recovery_fault = StageBrokenError("check the switch")
         with pytest.raises(StageBrokenError, match="check the switch"):
             bench.run(1000)
@@ -753,7 +750,7 @@ class TestStage:
         bench.stage.moves[3] = lost
         bench.stage.recovery_s = 20.0
         lost_at = bench.clock.now() + 4 * bench.slot_s
-        bench.watch(lambda _, now: bench.loop.stop() if now > lost_at + 5.0 else None)
+        bench.watch(lambda _, now: bench.loop.stop.request() if now > lost_at + 5.0 else None)
         kept = bench.run(1000)
         assert bench.clock.now() < lost_at + 10.0
         assert len(kept.events(EventKind.STAGE_FAULT)) == bench.tally.stage_faults == 1
@@ -771,7 +768,7 @@ class TestStage:
         assert homing.slot == 6
         assert homing.value == pytest.approx(homing_s)
         missed = kept.events(EventKind.MISSED)
-        assert [event.detail for event in missed] == ["the stage was being homed again"]
+        assert [event.detail for event in missed] == ["homing of the stage"]
         way_back_s = 50 * bench.stage.delay_s
         assert bench.tally.missed == pytest.approx((homing_s + way_back_s) / bench.slot_s, abs=2)
         assert bench.tally.stage_faults == 0
@@ -790,10 +787,11 @@ class TestStage:
         self, bench: ScriptedBench, left_at: float, ends_at: float
     ) -> None:
         bench.loop.approach(3.0)
-        bench.tally.position = left_at  # as a stage may report that overshot
-        bench.loop._go_back()
+        actuation = bench.loop._actuation
+        actuation.position = left_at  # as a stage may report that overshot
+        actuation.recover(1)
         assert bench.stage.position_mm == pytest.approx(ends_at * bench.wavelength_mm)
-        assert not bench.kept.events()
+        assert [event.kind for event in bench.kept.events()] == [EventKind.HOMING]
 
     def test_a_stage_that_moves_still_is_not_homed(self, bench: ScriptedBench) -> None:
         def under_way(stage: ScriptedStage, to: float, deadline: float) -> None:
@@ -844,7 +842,7 @@ class TestApproach:
     ) -> None:
         bench.policy.start_position = start
         bench.loop.approach(start)
-        assert bench.tally.position == pytest.approx(start)
+        assert bench.loop.position == pytest.approx(start)
         stops = [bench.config.physical.x_0 * bench.wavelength_mm, *bench.stage.commands]
         assert (np.abs(np.diff(stops)) <= bench.stroke_mm + 1e-9).all()
         expected = np.ceil(abs(start - 3.0) / bench.config.physical.rho_max - 1e-9)
@@ -857,7 +855,7 @@ class TestApproach:
         bench.stage.moves[3] = silent
         bench.stage.moves[5] = lambda stage, to, deadline: Arrival(nan, True, deadline)
         bench.loop.approach(2.0)
-        assert bench.tally.position == pytest.approx(2.0)
+        assert bench.loop.position == pytest.approx(2.0)
         assert bench.tally.stage_faults == len(bench.kept.events(EventKind.STAGE_FAULT)) == 2
         assert len(bench.kept.events(EventKind.RECOVERY)) == 2
 
@@ -868,13 +866,13 @@ class TestApproach:
         bench.stage.moves[3] = lost
         bench.loop.approach(2.0)
         assert bench.stage.recoveries == 1
-        assert bench.tally.position == pytest.approx(2.0)
+        assert bench.loop.position == pytest.approx(2.0)
         assert bench.tally.stage_faults == len(bench.kept.events(EventKind.RECOVERY)) == 1
 
     def test_a_stage_still_moving_at_the_start_is_waited_for(self, bench: ScriptedBench) -> None:
         bench.stage.arrives_s = bench.clock.now() + 2.0
         bench.loop.approach(2.0)
-        assert bench.tally.position == pytest.approx(2.0)
+        assert bench.loop.position == pytest.approx(2.0)
 
     def test_an_arrival_that_is_not_reported_in_time_is_no_arrival_elsewhere(
         self, bench: ScriptedBench
@@ -885,8 +883,8 @@ class TestApproach:
         )
         bench.loop.approach(2.0)
         (late,) = bench.kept.events(EventKind.LATE_ARRIVAL)
-        assert "last seen at" in late.detail
-        assert "got to" not in late.detail
+        assert "did not report its arrival" in late.detail
+        assert "arrived at" not in late.detail
 
     @pytest.mark.fault("approach-blocked")
     def test_a_blocked_stage_is_given_up(self, impatient: ScriptedBench) -> None:
@@ -897,7 +895,7 @@ class TestApproach:
             stage.position_mm = at
 
         bench.stage.moves = dict.fromkeys(range(1, 10_000), blocked)
-        with pytest.raises(HardwareError, match="is it blocked"):
+        with pytest.raises(HardwareError, match="blocks the carriage"):
             bench.loop.approach(2.0)
 
     @pytest.mark.fault("approach-beside-target")
@@ -913,7 +911,7 @@ class TestApproach:
 
         bench.stage.moves = dict.fromkeys(range(1, 10_000), beside)
         bench.loop.approach(2.0)
-        assert bench.tally.position * bench.wavelength_mm == pytest.approx(
+        assert bench.loop.position * bench.wavelength_mm == pytest.approx(
             2.0 * bench.wavelength_mm, abs=0.01
         )
         assert not bench.kept.events()
@@ -930,7 +928,7 @@ class TestApproach:
             stage.position_mm = at
 
         bench.stage.moves = dict.fromkeys(range(1, 20_000), blocked)
-        with pytest.raises(HardwareError, match="is it blocked"):
+        with pytest.raises(HardwareError, match="blocks the carriage"):
             bench.loop.approach(2.0)
 
     @pytest.mark.fault("steps-too-coarse")
@@ -946,7 +944,7 @@ class TestApproach:
 
     def test_stop_ends_it_at_the_next_stroke(self, bench: ScriptedBench) -> None:
         def stop(stage: ScriptedStage, to: float, deadline: float) -> None:
-            bench.loop.stop()
+            bench.loop.stop.request()
 
         bench.stage.moves[4] = stop
         bench.policy.start_position = 5.0
@@ -973,8 +971,8 @@ class TestProbe:
         bench.probe.collects[5 + by] = lambda probe, ready: [*taken, *ready]
         kept = bench.run(5 + by + 5)
         record = kept.slot(5)
-        assert (record.reward, record.invalid) == (None, "not ready")
-        assert kept.late_rewards == [(5, 0.005, 0.1, None)]
+        assert (record.reward, record.invalid) == (None, "not-ready")
+        assert kept.late_rewards == [LateReward(5, 0.005, 0.1)]
         assert (5, record.position, 0.005) in bench.policy.seen
         order = [slot for slot, *_ in bench.policy.seen]
         assert order.index(5) in (order.index(5 + by) - 1, order.index(5 + by) + 1)
@@ -1005,7 +1003,7 @@ class TestProbe:
         assert 5 not in [slot for slot, *_ in bench.policy.seen]
         (event,) = kept.events()
         assert (event.kind, event.slot) == (EventKind.INVALID, 5)
-        assert "never arrived" in event.detail
+        assert event.detail == InvalidReason.NEVER_ARRIVED
         assert bench.tally.invalid == 1
 
     def test_out_of_order_and_twice_and_for_unknown_slots(self, bench: ScriptedBench) -> None:
@@ -1033,7 +1031,7 @@ class TestProbe:
         bench.probe.collects[4] = lambda probe, ready: [Measurement(4, reward, True)]
         kept = bench.run(6)
         assert [slot for slot, *_ in bench.policy.seen] == [1, 2, 3, 5, 6]
-        assert (kept.slot(4).reward, kept.slot(4).invalid) == (None, "out of range")
+        assert (kept.slot(4).reward, kept.slot(4).invalid) == (None, "out-of-range")
         assert len(kept.events(EventKind.INVALID)) == bench.tally.invalid == 1
 
     @pytest.mark.fault("measurement-invalid")
@@ -1057,7 +1055,7 @@ class TestProbe:
         bench.probe.collects[3] = silent
         last = bench.config.algorithm.window + 10
         kept = bench.run(last)
-        assert kept.slot(3).invalid == "probe fault"
+        assert kept.slot(3).invalid == "probe-fault"
         assert [slot for slot, *_ in bench.policy.seen] == [1, 2, *range(4, last + 1)]
         assert len(kept.events(EventKind.PROBE_FAULT)) == bench.tally.probe_faults == 1
         assert len(kept.events(EventKind.RECOVERY)) == 1
@@ -1079,7 +1077,7 @@ class TestProbe:
 
         bench.probe.collects = dict.fromkeys(range(10, 10_000), clip)
         begun = bench.clock.now()
-        with pytest.raises(HardwareError, match=r"no valid measurement in 2 s .*: clipping"):
+        with pytest.raises(HardwareError, match=r"no measurement was valid for 2 s .*: clipping"):
             bench.run(10_000)
         assert bench.clock.now() - begun == pytest.approx(2.0, abs=0.2)
 
@@ -1148,7 +1146,7 @@ class TestProbe:
         bench.probe.collects[4] = self.hold_back
         bench.probe.collects[5] = lambda *_: [Measurement(4, nan, False, reason="gap")]
         kept = bench.run(bench.config.algorithm.window + 20)
-        assert {kept.slot(slot).invalid for slot in outage} == {"probe fault"}
+        assert {kept.slot(slot).invalid for slot in outage} == {"probe-fault"}
         assert LateReward(4, None, None, "gap") in kept.items
         faults = kept.events(EventKind.PROBE_FAULT)
         assert [event.slot for event in faults] == [*outage]
@@ -1169,7 +1167,7 @@ class TestProbe:
             *ready,
         ]
         kept = bench.run(8)
-        assert kept.slot(5).invalid == "probe fault"
+        assert kept.slot(5).invalid == "probe-fault"
         assert kept.slot(6).reward == 0.006
         self.expect_no_more(bench, events=2)
 

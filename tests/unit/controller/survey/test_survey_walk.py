@@ -15,6 +15,7 @@ from macontrol.config import Config, load_config
 from macontrol.config.model.errors import HardwareError, ProbeError
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import NoSurvey, fresh_survey, save_survey
 from macontrol.controller.survey.samples import Survey
 from macontrol.controller.survey.walk import SurveyWalk, walk_rail
@@ -57,7 +58,7 @@ def lab() -> Config:
 def test_the_rail_is_walked_through_the_guard_and_seen_where_the_stage_is(lab: Config) -> None:
     clock = VirtualClock()
     bench = SimulatedBench(lab, clock, seed=5)
-    survey = walk_rail(lab, bench, clock, Recorder(), is_stopped=lambda: False)
+    survey = walk_rail(lab, bench, clock, Recorder(), stop=StopToken())
     assert survey.position == pytest.approx(lab.survey_positions, abs=1e-3)
     # The simulated channel drifts a slot a measurement, which is little beside the noise.
     exact = Channel(lab, 5).rewards(survey.position)
@@ -176,12 +177,10 @@ def test_a_survey_with_too_few_rewards_is_refused(
                 walk.run(places)
 
 
-def test_it_ends_when_told_to(lab: Config) -> None:
-    walk = SurveyWalk(
-        lab, ScriptedProbe([1.0]), VirtualClock(), lambda position: position, Recorder()
-    )
-    seen: list[int] = []
-    survey = walk.run([0.0, 1.0], on_progress=seen.append, is_stopped=lambda: bool(seen))
+def test_it_ends_on_a_stop_request(lab: Config) -> None:
+    stop = StopToken()
+    walk = SurveyWalk(lab, ScriptedProbe([1.0]), VirtualClock(), lambda x: x, Recorder(), stop)
+    survey = walk.run([0.0, 1.0], on_progress=lambda _: stop.request())
     assert list(survey.position) == [0.0]
 
 
@@ -232,17 +231,19 @@ def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Con
 
 def test_a_measurement_is_not_waited_for_after_a_signal(lab: Config) -> None:
     """It may take seconds to come: a slot may be long, and a radio may stall."""
-    clock, slow = VirtualClock(), lab.replace(physical__slot_duration_s=60.0)
-    walk = SurveyWalk(slow, ScriptedProbe([None] * 9), clock, lambda x: x, Recorder())
-    survey = walk.run([0.0, 1.0], is_stopped=lambda: clock.now() >= 5.0)
+    stop, slow = StopToken(), lab.replace(physical__slot_duration_s=60.0)
+    clock = VirtualClock(on_wait=lambda: stop.request() if clock.now() >= 5.0 else None)
+    walk = SurveyWalk(slow, ScriptedProbe([None] * 9), clock, lambda x: x, Recorder(), stop)
+    survey = walk.run([0.0, 1.0])
     assert len(survey.reward) == 0
     assert clock.now() < 5.5
 
 
 def test_a_probe_that_fails_is_not_waited_for_after_a_signal(lab: Config) -> None:
-    events = Events()
-    walk = SurveyWalk(lab, FailingProbe([], 1000), VirtualClock(), lambda x: x, events)
-    survey = walk.run([0.0, 1.0], is_stopped=lambda: len(events.told) >= 3)
+    events, stop = Events(), StopToken()
+    clock = VirtualClock(on_wait=lambda: stop.request() if len(events.told) >= 3 else None)
+    walk = SurveyWalk(lab, FailingProbe([], 1000), clock, lambda x: x, events, stop)
+    survey = walk.run([0.0, 1.0])
     assert len(survey.reward) == 0
 
 

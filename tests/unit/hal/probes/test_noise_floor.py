@@ -1,4 +1,4 @@
-"""What stands above the noise floor, what does not, and a floor that cannot be one."""
+"""Signals above and at the noise floor, and implausible floors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from macontrol.config import load_config
-from macontrol.hal.probes.sdr.noise_floor import (
-    NoiseFloor,
-    above_floor,
-    implausible_rise,
-    mean_floor,
-    measurement_of,
-)
+from macontrol.hal.noise_floor import NoiseFloor, implausible_rise
+from macontrol.hal.probes.sdr.floor_meter import mean_floor
+from macontrol.hal.probes.sdr.judgement import above_floor, measurement_of
 from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
 from support.suggestions import suggestions
 
@@ -61,16 +57,16 @@ def test_noise_is_never_above_the_floor(floor: NoiseFloor, tone_floor: NoiseFloo
 
 
 @pytest.mark.parametrize(("drift_db", "above"), [(0.05, True), (0.2, False)])
-def test_the_drift_of_the_gain_is_no_signal(
+def test_the_drift_of_the_gain_is_not_a_signal(
     floor: NoiseFloor, drift_db: float, above: bool
 ) -> None:
-    """A floor 0.5 dB higher than it was is a signal only to a receiver that does not drift."""
+    """A power 0.5 dB above the floor is a signal only for a receiver that does not drift."""
     reading = wideband(rows(noise(50) * 10 ** (0.5 / 20)))
     assert (above_floor(reading, floor, drift_db) > 1) == above
 
 
-def test_a_signal_that_varies_is_not_taken_for_noise(floor: NoiseFloor) -> None:
-    """Its own spread makes a reading unsure, but it does not make it noise."""
+def test_a_varying_signal_is_not_noise(floor: NoiseFloor) -> None:
+    """Its spread increases the uncertainty of a reading, but does not make it noise."""
     swelling = noise(60) + carrier(2e-4, OFFSET_HZ) * np.linspace(0, 2, COUNT)
     reading = wideband(rows(swelling))
     assert reading.sigma_db > 10 * reading.noise_sigma_db
@@ -79,7 +75,7 @@ def test_a_signal_that_varies_is_not_taken_for_noise(floor: NoiseFloor) -> None:
     assert (measurement.reason, measurement.hint) == ("", "")
 
 
-def test_a_tone_outside_its_band_is_lost_and_the_hint_says_where_it_is(
+def test_the_hint_for_a_tone_outside_its_band_has_its_offset(
     tone_floor: NoiseFloor,
 ) -> None:
     here = measurement_of(
@@ -96,10 +92,8 @@ def test_a_tone_outside_its_band_is_lost_and_the_hint_says_where_it_is(
 
 
 @pytest.mark.parametrize("where_hz", [OFFSET_HZ + 60e3, -700e3, 1.0215e6, -1.0219e6])
-def test_the_offset_that_the_hint_suggests_is_accepted(
-    tone_floor: NoiseFloor, where_hz: float
-) -> None:
-    """At the edge of what is received too, and with the plan of a preset."""
+def test_the_offset_in_the_hint_is_accepted(tone_floor: NoiseFloor, where_hz: float) -> None:
+    """Also at the edge of the received band, and with the settings of a preset."""
     drifted = tone_reading(noise(72) + carrier(1e-4, where_hz))
     lost = measurement_of(1, drifted, tone_floor, 0.5, DRIFT_DB)
     (fix,) = suggestions(f"; {lost.hint}")
@@ -108,14 +102,14 @@ def test_the_offset_that_the_hint_suggests_is_accepted(
     assert abs(offset - where_hz) <= BAND_HZ / 2
 
 
-def test_a_line_that_was_there_with_the_transmitter_off_is_not_the_tone() -> None:
+def test_a_line_in_the_noise_floor_is_not_the_tone() -> None:
     spur = carrier(1e-4, -400e3)
     floor = mean_floor([tone_reading(noise(seed) + spur) for seed in range(4)], 0.0)
     lost = measurement_of(1, tone_reading(noise(80) + spur), floor, 0.5, DRIFT_DB)
     assert lost.reason == "no-signal"
 
 
-def test_without_a_measured_floor_a_tone_is_not_looked_for_elsewhere() -> None:
+def test_with_a_configured_floor_there_is_no_search_for_a_lost_tone() -> None:
     given = NoiseFloor(1e-4 * BAND_HZ / RATE * 1.1, 0.0, nan)
     drifted = tone_reading(noise(90) + carrier(1e-4, OFFSET_HZ + 60e3))
     assert measurement_of(1, drifted, given, 0.5, DRIFT_DB).reason == "no-signal"
@@ -124,7 +118,7 @@ def test_without_a_measured_floor_a_tone_is_not_looked_for_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("rise_db", "plausible"), [(-20.0, True), (-1.0, True), (0.9, True), (1.2, False), (8.0, False)]
 )
-def test_a_floor_that_rises_in_mid_run_holds_more_than_noise(
+def test_a_floor_that_rises_during_a_run_contains_more_than_noise(
     rise_db: float, plausible: bool
 ) -> None:
     previous = NoiseFloor(1e-4, 0.01, 0.0)
@@ -132,6 +126,6 @@ def test_a_floor_that_rises_in_mid_run_holds_more_than_noise(
     assert (implausible_rise(found, previous, DRIFT_DB) is None) == plausible
 
 
-def test_a_power_that_was_not_measured_over_a_band_has_no_strongest_line() -> None:
+def test_the_defaults_of_a_reading_claim_no_signal() -> None:
     assert above_floor(PowerReading(1.0, 0.0, 1, 0.0), NoiseFloor(1e-4, 0.1, 0.0), 0.1) == 0.0
     assert PowerReading(1.0, 0.0, 1, 0.0).noise_sigma_db == inf

@@ -1,4 +1,4 @@
-"""Power and its uncertainty against signals whose power is known, and the reward from it."""
+"""Power, uncertainty and reward of signals with a known power."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def test_full_scale_is_a_mean_square_of_one() -> None:
 
 
 @pytest.mark.parametrize("dbfs", [-3.0, -20.0, -30.0])
-def test_bytes_and_floats_read_the_same_power(dbfs: float) -> None:
+def test_bytes_and_floats_have_the_same_power(dbfs: float) -> None:
     z = carrier(50_000, 10 ** (dbfs / 10), 250e3)
     assert wideband(rows(z)).dbfs == pytest.approx(dbfs, abs=0.01)
     assert wideband(as_bytes(z)).dbfs == pytest.approx(dbfs, abs=0.2)
 
 
-def test_a_constant_part_is_no_power() -> None:
+def test_a_dc_part_is_not_counted() -> None:
     z = noise(50_000, 1e-3) + (0.2 - 0.1j)
     assert wideband(rows(z)).dbfs == pytest.approx(-30.0, abs=0.1)
     assert tone(rows(z), RATE, 250e3, 20e3).power < 1e-3
-    assert tone(rows(z), RATE, 5e3, 20e3).power < 1e-3, "in a band that holds 0 Hz"
+    assert tone(rows(z), RATE, 5e3, 20e3).power < 1e-3, "in a band that contains 0 Hz"
 
 
 @pytest.mark.fault("measurement-uncertainty")
-def test_the_stated_uncertainty_is_the_one_that_is_seen() -> None:
+def test_the_stated_uncertainty_equals_the_observed_one() -> None:
     count, readings = 2000, [wideband(rows(noise(2000, 1e-2, seed))) for seed in range(400)]
     seen = np.std([r.dbfs for r in readings])
     assert seen == pytest.approx(4.343 / sqrt(count), rel=0.1)
@@ -62,20 +62,20 @@ def test_the_stated_uncertainty_is_the_one_that_is_seen() -> None:
     assert seen <= stated < 1.5 * seen
 
 
-def test_a_fading_signal_is_less_sure_than_its_number_of_samples_says() -> None:
+def test_a_fading_signal_has_a_larger_uncertainty_than_noise() -> None:
     fading = carrier(20_000, 1e-2, 250e3) * np.repeat([1.0, 0.1], 10_000)
     assert wideband(rows(fading)).sigma_db > 10 * 4.343 / sqrt(20_000)
 
 
-def test_the_uncertainty_of_a_tone_reading_is_the_one_that_is_seen() -> None:
+def test_the_stated_uncertainty_of_a_tone_equals_the_observed_one() -> None:
     readings = [tone(rows(noise(40_000, 1e-2, s)), RATE, 250e3, 20e3) for s in range(200)]
     seen = np.std([r.dbfs for r in readings])
     stated = sqrt(float(np.mean([r.sigma_db**2 for r in readings])))
     assert 0.8 * seen < stated < 1.6 * seen
 
 
-def test_also_in_a_window_too_short_to_see_how_its_power_varies() -> None:
-    """Neighbouring bins are not independent, and only their number is left to go by."""
+def test_the_uncertainty_holds_in_a_window_too_short_to_compare_parts() -> None:
+    """Adjacent bins are correlated, and only their number is known."""
     readings = [tone(rows(noise(192, 1e-2, s)), 100e3, 10e3, 20e3) for s in range(1000)]
     powers = np.array([r.power for r in readings])
     seen = 4.343 * powers.std() / powers.mean()
@@ -84,24 +84,24 @@ def test_also_in_a_window_too_short_to_see_how_its_power_varies() -> None:
 
 
 @pytest.mark.parametrize("off_hz", [0.0, 3_000.0, -6_000.0])
-def test_a_tone_counts_in_full_wherever_in_its_band_it_is(off_hz: float) -> None:
+def test_a_tone_has_the_same_power_anywhere_in_its_band(off_hz: float) -> None:
     z = carrier(100_000, 1e-2, 250e3 + off_hz)
     assert tone(rows(z), RATE, 250e3, 20e3).dbfs == pytest.approx(-20.0, abs=0.05)
 
 
-def test_what_is_outside_the_band_does_not_count() -> None:
+def test_power_outside_the_band_is_not_counted() -> None:
     z = carrier(100_000, 1e-4, 250e3) + carrier(100_000, 0.5, -300e3)
     assert tone(rows(z), RATE, 250e3, 20e3).dbfs == pytest.approx(-40.0, abs=0.2)
     assert wideband(rows(z)).dbfs == pytest.approx(-3.0, abs=0.1)
 
 
-def test_the_noise_in_a_band_is_its_share_of_the_whole() -> None:
+def test_noise_in_a_band_is_proportional_to_its_width() -> None:
     reading = tone(rows(noise(400_000, 1e-2)), RATE, 250e3, 64e3)
     assert reading.power == pytest.approx(1e-2 * 64e3 / RATE, rel=0.1)
 
 
 @pytest.mark.fault("clipping")
-def test_an_overdriven_signal_shows_in_its_clipped_share_and_hardly_in_its_power() -> None:
+def test_an_overdriven_signal_changes_the_clipped_share_more_than_the_power() -> None:
     fits, over = carrier(50_000, 1.0, 250e3), carrier(50_000, 4.0, 250e3)
     assert clipped_share(as_bytes(0.99 * fits)) == 0.0
     reading = wideband(as_bytes(over))
@@ -111,7 +111,7 @@ def test_an_overdriven_signal_shows_in_its_clipped_share_and_hardly_in_its_power
 
 
 @pytest.mark.parametrize("level", [0, 255])
-def test_both_rails_of_a_byte_are_rails(level: int) -> None:
+def test_both_rails_of_a_byte_count_as_clipped(level: int) -> None:
     samples = np.full((1000, 2), 128, np.uint8)
     samples[:10, 0] = level
     samples[5:20, 1] = level
@@ -120,13 +120,13 @@ def test_both_rails_of_a_byte_are_rails(level: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 17])
-def test_a_handful_of_samples_does_no_harm(count: int) -> None:
+def test_a_few_samples_cause_no_error(count: int) -> None:
     samples = np.full((count, 2), 128, np.uint8)
     assert wideband(samples).samples == count
     assert tone(samples, RATE, 250e3, 20e3).samples == count
 
 
-def test_no_power_is_minus_infinity() -> None:
+def test_zero_power_is_minus_infinity() -> None:
     assert to_db(0.0) == -inf
     assert to_db(0.01) == pytest.approx(-20.0)
 
@@ -138,19 +138,19 @@ def test_the_snr_is_never_negative() -> None:
 
 @pytest.mark.fault("samples-not-a-number")
 @pytest.mark.parametrize(("power", "noise"), [(nan, 1.0), (1.0, nan)])
-def test_no_reward_is_made_of_what_is_no_number(power: float, noise: float) -> None:
+def test_the_reward_of_nan_is_nan(power: float, noise: float) -> None:
     assert isnan(snr(power, noise))
     assert isnan(rate_reward(0.8, power, noise, 0.1, 0.1)[0])
 
 
-def test_the_reward_is_the_rate_in_the_share_of_the_slot_that_transmits() -> None:
+def test_the_reward_is_the_rate_times_the_transmission_share() -> None:
     reward, _ = rate_reward(0.8, 11e-4, 1e-4, 0.1, 0.0)
     assert reward == pytest.approx(0.8 * log2(1 + 10))
     assert rate_reward(0.8, 0.9e-4, 1e-4, 0.1, 0.0)[0] == 0.0
 
 
 @pytest.mark.fault("measurement-uncertainty")
-def test_the_uncertainty_is_carried_to_the_reward() -> None:
+def test_the_uncertainty_of_the_reward_follows_from_power_and_noise() -> None:
     rng = np.random.default_rng(2)
     sigma_p, sigma_n = 0.12, 0.05
     powers = 5e-3 * 10 ** (sigma_p * rng.standard_normal(20_000) / 10)
@@ -161,8 +161,8 @@ def test_the_uncertainty_is_carried_to_the_reward() -> None:
 
 
 @pytest.mark.fault("tone-band-too-narrow")
-def test_noise_in_the_narrowest_band_allowed_is_the_same_in_long_and_short_windows() -> None:
-    """The noise floor is measured in other windows than slots are."""
+def test_noise_in_the_narrowest_allowed_band_is_equal_in_long_and_short_windows() -> None:
+    """The windows of the noise floor and of slots have different lengths."""
     rate, short, long = 100e3, 5_000, 25_000
     samples = rows(noise(120 * long, 1e-3))
 

@@ -28,9 +28,7 @@ def test_a_move_waits_for_the_arrival(paper: Config, clock: VirtualClock) -> Non
     assert clock.now() == pytest.approx(100.001)
 
 
-def test_a_move_that_is_not_over_by_the_deadline_goes_on(
-    paper: Config, clock: VirtualClock
-) -> None:
+def test_a_move_continues_after_the_deadline(paper: Config, clock: VirtualClock) -> None:
     stage = SimulatedBench(paper, clock, seed=1).stage
     at = stage.where(0.0).position_mm
     arrival = stage.move_to(at + 6.0, 100.005)
@@ -66,22 +64,20 @@ def test_the_survey_is_the_papers_snapshot(paper: Config, clock: VirtualClock) -
     np.testing.assert_allclose(rewards, world.survey_reward)
 
 
-def test_the_survey_is_the_same_for_a_run_that_continues(
-    paper: Config, clock: VirtualClock
-) -> None:
+def test_a_resumed_run_has_the_same_survey(paper: Config, clock: VirtualClock) -> None:
     positions = [0.0, 10.0, 20.0]
     early = SimulatedBench(paper, clock, seed=3).prior_survey(positions)
     late = SimulatedBench(paper, clock, seed=3, slot=500, position_mm=12.0).prior_survey(positions)
     assert list(early) == list(late)
 
 
-def test_the_probe_sees_the_world_of_the_slot_where_the_stage_is(
+def test_the_probe_measures_the_slot_at_the_position_of_the_stage(
     paper: Config, clock: VirtualClock
 ) -> None:
     bench = SimulatedBench(paper, clock, seed=3)
     world = simulate_map(paper, seed=3, slots=40)
     middle = paper.grid_size // 2
-    for slot in (1, 2, 3, 17, 40):  # the world drifts in slots that are missed, too
+    for slot in (1, 2, 3, 17, 40):  # the world drifts in missed slots too
         now = clock.now()
         bench.probe.request(slot, now, now + 0.003)
         (measurement,) = bench.probe.collect(now + 0.01)
@@ -95,13 +91,13 @@ def test_the_probe_sees_the_world_of_the_slot_where_the_stage_is(
     assert bench.earned_reward == pytest.approx(fixed)
 
 
-def test_nothing_requested_nothing_collected(paper: Config, clock: VirtualClock) -> None:
+def test_without_a_request_there_is_no_measurement(paper: Config, clock: VirtualClock) -> None:
     bench = SimulatedBench(paper, clock, seed=3)
     assert not bench.probe.collect(clock.now() + 1.0)
     assert bench.fixed_antenna_reward == 0.0
 
 
-def test_a_continued_world_is_where_it_was_left(paper: Config, clock: VirtualClock) -> None:
+def test_a_resumed_world_continues_where_it_ended(paper: Config, clock: VirtualClock) -> None:
     bench = SimulatedBench(paper, clock, seed=3, slot=120, position_mm=12.5, name="other")
     assert bench.stage.where(0.0).position_mm == 12.5
     assert bench.stage.description.name == "other"

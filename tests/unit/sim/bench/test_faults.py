@@ -1,4 +1,4 @@
-"""Faults on purpose: the same for the same seed, each answered by an event, none beyond reach."""
+"""Injected faults: the same for the same seed, each reported as an event, none out of reach."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SOAK_SLOTS = int(os.environ.get("MACONTROL_SOAK_SLOTS", "30000"))
 
 @dataclass
 class Counted(Recorder):
-    """Counts records, so that a million of them take no memory, and sees that none is out of line.
+    """Counts records instead of keeping them, and checks their order.
 
-    A late reward completes a row that was handed over before, without a reward.
+    A late reward completes a row that was submitted before without a reward.
     """
 
     rows: int = 0
@@ -93,8 +93,7 @@ def check(outcome: Soak, slots: int) -> None:
     assert outcome.stage.objections == []
     assert counted.rows == tally.slots == slots
     assert tally.rewards == counted.rewards + counted.late
-    told = {kind: counted.events[kind] for kind in injected}
-    assert told == dict(injected)
+    assert {kind: counted.events[kind] for kind in injected} == dict(injected)
     assert tally.late_arrivals == injected["late-arrival"]
     assert tally.late_rewards == injected["late-reward"]
     assert tally.stage_faults == injected["stage-fault"]
@@ -102,12 +101,13 @@ def check(outcome: Soak, slots: int) -> None:
     assert tally.invalid == injected["invalid-measurement"]
     assert counted.events["refused-command"] == tally.refused
     assert tally.missed == tally.late_decisions == 0
-    assert tally.farthest_off == 0
+    assert tally.lowest >= 0
+    assert tally.highest <= 6
 
 
 @pytest.mark.timeout(3600)
 def test_a_soak_with_faults(paper: Config) -> None:
-    """No command beyond reach, no lost record, every fault accounted for, no growing memory."""
+    """No command out of reach, no lost record, an event for every fault, constant memory."""
     soak(paper, slots=1000, seed=1, rate=0.01)
     gc.collect()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -131,7 +131,7 @@ def test_a_soak_with_faults(paper: Config) -> None:
         ("moveucb", 0.0125, 0.5),
     ],
 )
-def test_every_fault_is_accounted_for_at_any_rate(
+def test_every_fault_has_its_event_at_any_rate(
     paper: Config, policy: str, step_mm: float | str, rate: float
 ) -> None:
     config = paper.replace(
@@ -154,26 +154,26 @@ def test_the_same_seed_makes_the_same_faults(paper: Config) -> None:
     assert first.counted.events == again.counted.events
 
 
-def test_a_rate_of_nought_injects_nothing(paper: Config) -> None:
+def test_a_rate_of_zero_injects_nothing(paper: Config) -> None:
     outcome = soak(paper, slots=300, seed=1, rate=0.0)
     assert not outcome.plan.injected
     assert not outcome.counted.events
 
 
-class Struck(FaultPlan):
-    """A plan that strikes with one kind of fault, always."""
+class OneKind(FaultPlan):
+    """A plan that always injects the same kind of fault."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(0, 1.0)
         self.kind = kind
 
-    def strikes(self, *kinds: str) -> str | None:
+    def draw(self, *kinds: str) -> str | None:
         return self.kind if self.kind in kinds else None
 
 
 @pytest.mark.parametrize("kind", ["silent", "slow", "lost steps", "garbage", "other"])
-def test_what_a_faulty_stage_does(paper: Config, kind: str) -> None:
-    clock, plan = VirtualClock(), Struck(kind)
+def test_the_faults_of_a_stage(paper: Config, kind: str) -> None:
+    clock, plan = VirtualClock(), OneKind(kind)
     stage = FaultyStage(SimulatedBench(paper, clock, seed=1).stage, plan, clock)
     begin = 3 * paper.physical.wavelength_mm
     assert stage.description.name == "sim"
@@ -204,8 +204,8 @@ def test_what_a_faulty_stage_does(paper: Config, kind: str) -> None:
     stage.close()
 
 
-def test_steps_too_small_to_be_missed_are_not_lost(paper: Config) -> None:
-    clock, plan = VirtualClock(), Struck("lost steps")
+def test_steps_within_the_tolerance_are_not_lost(paper: Config) -> None:
+    clock, plan = VirtualClock(), OneKind("lost steps")
     stage = FaultyStage(SimulatedBench(paper, clock, seed=1).stage, plan, clock)
     begin = 3 * paper.physical.wavelength_mm
     assert stage.move_to(begin + 0.002, 0.01).position_mm == begin + 0.002
@@ -213,7 +213,7 @@ def test_steps_too_small_to_be_missed_are_not_lost(paper: Config) -> None:
 
 
 class Source:
-    """A probe that has just what it is given."""
+    """A probe that is ready at once."""
 
     def __init__(self) -> None:
         self.ready: list[Measurement] = []
@@ -229,8 +229,8 @@ class Source:
 
 
 @pytest.mark.parametrize(("kind", "valid"), [("clipped", False), ("nan", True)])
-def test_a_faulty_probe_spoils_measurements(kind: str, valid: bool) -> None:
-    plan = Struck(kind)
+def test_a_faulty_probe_returns_invalid_measurements(kind: str, valid: bool) -> None:
+    plan = OneKind(kind)
     probe = FaultyProbe(Source(), plan)
     probe.request(1, 0.0, 1.0)
     (measurement,) = probe.collect(1.0)
@@ -240,10 +240,8 @@ def test_a_faulty_probe_spoils_measurements(kind: str, valid: bool) -> None:
 
 
 @pytest.mark.parametrize(("kind", "event"), [("late", None), ("silent", "probe-fault")])
-def test_a_faulty_probe_holds_measurements_back_and_loses_none(
-    kind: str, event: str | None
-) -> None:
-    plan = Struck(kind)
+def test_a_faulty_probe_delays_measurements_and_loses_none(kind: str, event: str | None) -> None:
+    plan = OneKind(kind)
     probe = FaultyProbe(Source(), plan)
     probe.request(1, 0.0, 1.0)
     if kind == "silent":
@@ -252,7 +250,7 @@ def test_a_faulty_probe_holds_measurements_back_and_loses_none(
     else:
         assert probe.collect(1.0) == []
     plan.kind = "none"
-    came = [measurement.slot for _ in range(10) for measurement in probe.collect(1.0)]
-    assert came == [1]
+    arrived = [measurement.slot for _ in range(10) for measurement in probe.collect(1.0)]
+    assert arrived == [1]
     expected = {"late-reward": 1} | ({event: 1} if event else {})
     assert plan.injected == expected

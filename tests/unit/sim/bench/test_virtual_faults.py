@@ -1,4 +1,4 @@
-"""Every fault of the virtual bench does to its world what its name says, and at its time."""
+"""Every fault of the virtual bench has the effect of its name, at its time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLOCK = WallClock()
 
 
 class Rig:
-    """A bench, and somebody at its port and its radio."""
+    """A bench with a client at its port and its radio."""
 
     def __init__(self, bench: VirtualBench, link: Path) -> None:
         self.bench = bench
@@ -39,7 +39,9 @@ class Rig:
 
     @property
     def stage(self) -> VirtualGrbl | VirtualZaber:
-        return self.bench.stage
+        stage = self.bench.stage
+        assert isinstance(stage, VirtualGrbl | VirtualZaber)
+        return stage
 
     def do(self, *commands: str) -> None:
         for command in commands:
@@ -49,23 +51,23 @@ class Rig:
         return self.stage.position_at(CLOCK.now())
 
     def level_dbfs(self) -> float:
-        """How loud the next samples are."""
+        """The power of the next samples."""
         return wideband(self.bench.radio.samples(CLOCK.now(), 10_000)).dbfs
 
-    def heard(self, within_s: float) -> bytes:
-        """What comes over the wire within a time; b"" if nothing does."""
+    def received(self, within_s: float) -> bytes:
+        """The bytes that arrive within a time."""
         is_there = select.select([self._port], [], [], within_s)[0]
         return os.read(self._port, 4096) if is_there else b""
 
     def ask(self, within_s: float = 10.0) -> bytes:
-        """An answer to a question that moves nothing."""
-        while self.heard(0.05):  # what was said before
+        """The answer to a command that moves nothing."""
+        while self.received(0.05):  # earlier output
             pass
         os.write(self._port, b"?" if isinstance(self.stage, VirtualGrbl) else b"/get pos\n")
-        return self.heard(within_s)
+        return self.received(within_s)
 
     def move_by_5_mm(self) -> float:
-        """Send the carriage away from its switch; how far it truly goes (mm)."""
+        """Command the carriage away from its switch; its true travel (mm)."""
         before = self.true_mm()
         if isinstance(self.stage, VirtualGrbl):
             os.write(self._port, b"$X\nG91\nG1X-5F6000\nG4P0\n")
@@ -118,11 +120,11 @@ def reset(rig: Rig) -> None:
 
 def alarm(rig: Rig) -> None:
     if isinstance(rig.stage, VirtualGrbl):
-        rig.move_by_5_mm()  # it is locked by an alarm of its own when it is opened
+        rig.move_by_5_mm()  # which unlocks the board first
         rig.do("alarm")
-        wait_until(lambda: b"ALARM:1" in rig.heard(1.0))
+        wait_until(lambda: b"ALARM:1" in rig.received(1.0))
     else:
-        with pytest.raises(ValueError, match="knows no such fault"):
+        with pytest.raises(ValueError, match="no such fault"):
             rig.do("alarm")
 
 
@@ -134,7 +136,7 @@ def hang(rig: Rig) -> None:
 
 def garbage(rig: Rig) -> None:
     rig.do("garbage")
-    wait_until(lambda: b"\x80\x81" in rig.heard(1.0))
+    wait_until(lambda: b"\x80\x81" in rig.received(1.0))
 
 
 def lose(rig: Rig) -> None:
@@ -146,7 +148,7 @@ def lose(rig: Rig) -> None:
 def slow(rig: Rig) -> None:
     rig.do("slow 0.4")
     assert not rig.ask(0.3)
-    assert rig.heard(10.0)
+    assert rig.received(10.0)
 
 
 def stick(rig: Rig) -> None:
@@ -163,7 +165,7 @@ def stall(rig: Rig) -> None:
     with _listener(rig) as client:
         rig.do("stall 1")
         begun = CLOCK.now()
-        while select.select([client], [], [], 0.5)[0]:  # what was made before
+        while select.select([client], [], [], 0.5)[0]:  # earlier samples
             assert client.recv(65536)
             assert CLOCK.now() - begun < 20.0
         assert client.recv(65536)
@@ -198,7 +200,7 @@ def mute(rig: Rig) -> None:
 
 
 def detune(rig: Rig) -> None:
-    """Out of the band of a tone, then out of all that is received."""
+    """First out of the band of a tone, then out of the received band."""
 
     def in_band() -> float:
         samples = rig.bench.radio.samples(CLOCK.now(), 20_000)
@@ -228,7 +230,7 @@ TABLE: dict[str, Callable[[Rig], None]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_it_does_what_its_name_says(rig: Rig, name: str) -> None:
+def test_the_effect_of_a_fault(rig: Rig, name: str) -> None:
     TABLE[name](rig)
 
 
@@ -249,7 +251,7 @@ def test_the_transmitter_is_silent_until_the_stage_is_homed(rig: Rig) -> None:
         assert rig.level_dbfs() > -35.0
 
 
-def test_faults_on_schedule_come_in_their_order_and_not_before_their_time(
+def test_scheduled_faults_happen_in_order_and_at_their_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan, seen = tmp_path / "plan", []
@@ -269,11 +271,11 @@ def test_faults_on_schedule_come_in_their_order_and_not_before_their_time(
     begun: list[float] = []
     monkeypatch.setattr(VirtualBench, "do", watched)
     monkeypatch.setattr(VirtualBench, "__enter__", entered)
-    with open(os.devnull) as nobody:
-        monkeypatch.setattr(sys, "stdin", nobody)
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
         words = ["virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--link", str(tmp_path / "stage")]
         assert main([*words, "--faults", str(plan), "--duration", "1.2"]) == 0
-    assert [(command, heard) for command, _, _, heard in seen] == [
+    assert [(command, transmitting) for command, _, _, transmitting in seen] == [
         ("mute", False),
         ("lose 2.5", False),
     ]
@@ -282,6 +284,6 @@ def test_faults_on_schedule_come_in_their_order_and_not_before_their_time(
     assert lost_s >= 0.9
     assert still == 0.0
     assert shift == pytest.approx(2.5)
-    told = capsys.readouterr().out
-    assert "s  mute\n" in told
-    assert "s  lose 2.5\n" in told
+    output = capsys.readouterr().out
+    assert "s  mute\n" in output
+    assert "s  lose 2.5\n" in output

@@ -1,4 +1,4 @@
-"""The emulator's end of a pseudo-terminal, with clients that come, go and are killed."""
+"""The emulated serial port, with clients that connect, disconnect and are killed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def port(link: Path) -> Iterator[VirtualPort]:
 
 
 def until_open_is(expected: bool, port: VirtualPort) -> bytes:
-    """Run the emulator's side until its client has come or gone: what was received."""
+    """Run the emulator until its client has connected or disconnected; the received bytes."""
     received, until = b"", CLOCK.now() + PATIENCE_S
     while port.is_open is not expected:
         assert CLOCK.now() < until
@@ -48,7 +48,7 @@ def until_open_is(expected: bool, port: VirtualPort) -> bytes:
 
 
 def kill_exclusive_client(port: VirtualPort, leaves: int = 0) -> bytes:
-    """Have a client take the port for itself and die: what it has sent."""
+    """Kill a client that has the port exclusively; the bytes that it sent."""
     words = [sys.executable, "-c", CLIENT, port.name, str(leaves)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
         assert client.stdout is not None
@@ -63,7 +63,7 @@ def open_client(port: VirtualPort) -> int:
 
 
 @pytest.mark.fault("virtual-port-exclusive-flag")
-def test_the_next_client_gets_in_after_one_that_was_killed(port: VirtualPort, link: Path) -> None:
+def test_a_client_can_connect_after_one_that_was_killed(port: VirtualPort, link: Path) -> None:
     for _ in range(2):
         kill_exclusive_client(port)
         client = open_client(port)
@@ -78,5 +78,5 @@ def test_the_next_client_gets_in_after_one_that_was_killed(port: VirtualPort, li
         until_open_is(False, port)
 
 
-def test_all_that_a_killed_client_has_sent_arrives(port: VirtualPort) -> None:
+def test_everything_that_a_killed_client_has_sent_arrives(port: VirtualPort) -> None:
     assert kill_exclusive_client(port, leaves=3000) == b"x" * 3000

@@ -1,4 +1,4 @@
-"""The virtual radio speaks rtl_tcp, and its samples have the power that was asked for."""
+"""The virtual radio implements rtl_tcp, and its samples have the given power."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def db(samples: npt.NDArray[np.uint8]) -> float:
     return wideband(samples).dbfs
 
 
-def test_it_greets_like_a_server_with_an_r820t(radio: VirtualRadio) -> None:
+def test_the_header_is_that_of_an_r820t(radio: VirtualRadio) -> None:
     with connect(radio) as client:
         assert struct.unpack(">4sII", receive(client, 12)) == (b"RTL0", 5, 29)
 
 
-def test_it_sends_in_real_time_at_the_rate_that_was_set(radio: VirtualRadio) -> None:
+def test_it_sends_in_real_time_at_the_set_rate(radio: VirtualRadio) -> None:
     with connect(radio) as client:
         receive(client, 12)
         client.sendall(struct.pack(">BI", 2, 250_000))
         wait_until(lambda: radio.tuning.sample_rate_hz == 250_000)
         receive(client, 20_000)
         started = time.monotonic()
-        receive(client, 1_000_000)  # two seconds' worth, but for what had come before
+        receive(client, 1_000_000)  # two seconds, apart from earlier samples
         assert 1.2 < time.monotonic() - started < 15.0
 
 
-def test_it_obeys_commands_even_in_pieces(radio: VirtualRadio) -> None:
+def test_commands_may_arrive_in_pieces(radio: VirtualRadio) -> None:
     with connect(radio) as client:
         commands = struct.pack(">BIBIBIBIBi", 1, 868_000_000, 3, 1, 4, 297, 8, 0, 5, -7)
         for k in range(0, len(commands), 3):
@@ -71,7 +71,7 @@ def test_it_obeys_commands_even_in_pieces(radio: VirtualRadio) -> None:
     assert (tuning.frequency_hz, tuning.gain_db, tuning.manual_gain) == (868e6, 29.7, True)
 
 
-def test_a_rate_no_dongle_has_is_refused_in_silence(radio: VirtualRadio) -> None:
+def test_a_rate_that_no_dongle_has_is_ignored(radio: VirtualRadio) -> None:
     with connect(radio) as client:
         client.sendall(struct.pack(">BIBI", 2, 10_000_000, 5, 1))
         wait_until(lambda: radio.tuning.ppm == 1)
@@ -87,7 +87,7 @@ def test_power_noise_and_gain(radio: VirtualRadio) -> None:
     assert db(radio.samples(0.0, 200_000)) == pytest.approx(-30.0, abs=0.2)
 
 
-def test_the_power_follows_time_to_a_millisecond() -> None:
+def test_the_power_is_exact_to_a_millisecond() -> None:
     radio = VirtualRadio(lambda t: 0.1 if t >= 5.01 else 0.0, noise_power=1e-3)
     samples = radio.samples(5.0, 40_960)
     assert db(samples[: 10 * 2048]) == pytest.approx(-30.0, abs=0.2)
@@ -95,7 +95,7 @@ def test_the_power_follows_time_to_a_millisecond() -> None:
     radio.close()
 
 
-def test_the_carrier_is_where_the_tuner_sees_it() -> None:
+def test_the_tone_is_at_the_offset_of_the_carrier() -> None:
     radio = VirtualRadio(lambda _: 1e-2, carrier_hz=433.92e6, noise_power=1e-4)
     radio.tuning.frequency_hz = 433.67e6
     assert tone(radio.samples(0.0, 100_000), RATE, 250e3, 20e3).dbfs == pytest.approx(-20, abs=0.1)
@@ -104,7 +104,7 @@ def test_the_carrier_is_where_the_tuner_sees_it() -> None:
     radio.close()
 
 
-def test_the_tone_goes_on_from_block_to_block() -> None:
+def test_the_phase_of_the_tone_continues_over_blocks() -> None:
     radio = VirtualRadio(lambda _: 0.25, noise_power=0.0)
     parts = [radio.samples(0.0, 1000, index) for index in range(0, 50_000, 1000)]
     reading = tone(np.concatenate(parts), RATE, RATE / 8, 1000.0)
@@ -112,14 +112,14 @@ def test_the_tone_goes_on_from_block_to_block() -> None:
     radio.close()
 
 
-def test_clipping_drives_samples_into_the_rails(radio: VirtualRadio) -> None:
+def test_clipped_samples_are_at_full_scale(radio: VirtualRadio) -> None:
     now = time.monotonic()
     radio.clip(1.0)
     assert wideband(radio.samples(now, 10_000)).clipped_share > 0.5
     assert wideband(radio.samples(now + 10.0, 10_000)).clipped_share == 0.0
 
 
-def test_a_second_client_is_connected_but_not_greeted(radio: VirtualRadio) -> None:
+def test_a_second_client_gets_no_header(radio: VirtualRadio) -> None:
     with connect(radio) as first:
         receive(first, 12)
         with connect(radio) as second:
@@ -131,7 +131,7 @@ def test_a_second_client_is_connected_but_not_greeted(radio: VirtualRadio) -> No
             assert receive(second, 4) == b"RTL0"
 
 
-def test_it_can_hang_up(radio: VirtualRadio) -> None:
+def test_it_can_disconnect_the_client(radio: VirtualRadio) -> None:
     with connect(radio) as client:
         receive(client, 12)
         radio.drop()
@@ -143,7 +143,7 @@ def test_it_can_hang_up(radio: VirtualRadio) -> None:
                 break
 
 
-def test_what_was_not_sent_in_a_stall_is_sent_after_it(radio: VirtualRadio) -> None:
+def test_samples_of_a_stall_are_sent_after_it(radio: VirtualRadio) -> None:
     with connect(radio) as client:
         receive(client, 12)
         client.sendall(struct.pack(">BI", 2, 250_000))
@@ -151,18 +151,18 @@ def test_what_was_not_sent_in_a_stall_is_sent_after_it(radio: VirtualRadio) -> N
         receive(client, 50_000)
         radio.stall(3.0)
         started = time.monotonic()
-        receive(client, 1_500_000)  # three seconds' worth, which would else take three more
+        receive(client, 1_500_000)  # three seconds, which would take three more without the stall
         assert 2.4 < time.monotonic() - started < 5.4
 
 
-def test_the_transmitter_is_silent_for_the_first_client_at_first() -> None:
+def test_the_transmitter_is_off_at_first_for_the_first_client() -> None:
     with VirtualRadio(lambda _: 0.1, noise_power=1e-3, quiet_first_s=30.0) as radio:
         with connect(radio) as client:
             data = receive(client, 12 + 20_000)[12:]
         assert db(np.frombuffer(data, np.uint8).reshape(-1, 2)) < -28
 
 
-def test_it_is_silent_again_for_a_client_that_begins_a_new_run() -> None:
+def test_the_transmitter_is_off_again_for_a_new_run() -> None:
     begins = False
     with VirtualRadio(
         lambda _: 0.1, noise_power=1e-3, quiet_first_s=0.3, is_new_run=lambda: begins
@@ -180,7 +180,7 @@ def test_it_is_silent_again_for_a_client_that_begins_a_new_run() -> None:
         assert level() < -28
 
 
-def test_it_stays_silent_while_that_run_is_prepared_and_no_other_preparation_silences_it() -> None:
+def test_the_transmitter_is_off_while_a_new_run_prepares_and_only_then() -> None:
     prepares = True
     with (
         VirtualRadio(

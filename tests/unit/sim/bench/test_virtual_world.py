@@ -1,4 +1,4 @@
-"""The virtual bench shows the world of the simulated bench: survey, slots, noise and all."""
+"""The virtual bench has the world of the simulated bench: survey, slots, noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOT_S = CONFIG.physical.slot_duration_s
 
 
 class Standing(VirtualGrbl):
-    """A board whose carriage is put where a test wants it."""
+    """A board whose carriage a test positions."""
 
     def __init__(self) -> None:
         self.position = 0.0
@@ -48,7 +48,7 @@ def world(clock: VirtualClock) -> VirtualWorld:
 
 
 def reward_shown(world: VirtualWorld, position: float, moment_s: float) -> float:
-    """What an exact probe makes of the power at a moment."""
+    """The reward that an exact probe measures at a moment."""
     assert isinstance(world.board, Standing)
     world.board.position = position
     snr = world.power_at(moment_s) / 10 ** (NOISE_DBFS / 10)
@@ -59,12 +59,12 @@ def test_a_walked_survey_is_the_simulated_one(world: VirtualWorld, clock: Virtua
     simulated = SimulatedBench(CONFIG, clock, seed=SEED)
     positions = CONFIG.survey_positions
     expected = simulated.prior_survey([x * WAVELENGTH_MM for x in positions])
-    # Off by a step, as a carriage is.
+    # Off by a step, as a carriage can be.
     walked = [reward_shown(world, x + 1e-9, 7.0 * k) for k, x in enumerate(positions)]
     np.testing.assert_allclose(walked, np.maximum(expected, 0.0), atol=1e-6)
 
 
-def test_slot_by_slot_it_shows_reward_and_noise_of_the_channel(world: VirtualWorld) -> None:
+def test_each_slot_has_the_reward_and_the_noise_of_the_channel(world: VirtualWorld) -> None:
     begin = 12.34
     world.drift(begin)
     channel, position = Channel(CONFIG, SEED), 1.1
@@ -77,7 +77,7 @@ def test_slot_by_slot_it_shows_reward_and_noise_of_the_channel(world: VirtualWor
     np.testing.assert_allclose(shown, expected, atol=1e-9)
 
 
-def test_it_stands_still_until_it_drifts_and_begins_only_once(world: VirtualWorld) -> None:
+def test_the_channel_is_frozen_until_the_drift_starts_once(world: VirtualWorld) -> None:
     before = reward_shown(world, 0.7, 1e6)
     world.drift(1e6 + 10)
     assert reward_shown(world, 0.7, 1e6 + 9.99) == before
@@ -95,13 +95,13 @@ def test_it_stands_still_until_it_drifts_and_begins_only_once(world: VirtualWorl
         *(("lab-5g8-zaber", "auto"), ("lab-5g8-zaber", "152")),
     ],
 )
-def test_a_stage_that_is_counted_towards_its_switch_has_its_zero_where_the_driver_has_it(
+def test_the_zero_of_an_inverted_stage_is_that_of_the_driver(
     tmp_path: Path, preset: str, travel: str, offset_mm: float
 ) -> None:
     link = tmp_path / "stage"
-    told = [f"stage.port={link}", "stage.inverted=true", f"stage.offset_mm={offset_mm}"]
-    told += ["reward.noise_level=0", f"stage.travel_mm={travel}"]
-    config, clock = load_config(None, told, preset=preset), WallClock()
+    settings = [f"stage.port={link}", "stage.inverted=true", f"stage.offset_mm={offset_mm}"]
+    settings += ["reward.noise_level=0", f"stage.travel_mm={travel}"]
+    config, clock = load_config(None, settings, preset=preset), WallClock()
     driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
     with VirtualBench(config, clock, seed=SEED, link=link) as bench:
         stage = driver(config.stage, clock)
@@ -116,7 +116,7 @@ def test_a_stage_that_is_counted_towards_its_switch_has_its_zero_where_the_drive
     assert snr == pytest.approx(config.reward.snr * abs(h) ** 2, rel=2e-3)
 
 
-def test_the_noise_floor_of_its_bytes_is_the_one_that_snr_is_counted_from() -> None:
+def test_the_noise_floor_of_the_samples_is_the_reference_of_the_snr() -> None:
     radio = VirtualRadio(lambda _: 0.0, noise_power=10 ** (NOISE_DBFS / 10))
     try:
         floor = wideband(np.concatenate([radio.samples(0.0, 100_000) for _ in range(20)]))

@@ -1,4 +1,4 @@
-"""The emulated Zaber device, where its driver and the vendor's client do not go."""
+"""The emulated Zaber device, beyond what its driver and the vendor's client use."""
 
 import os
 from pathlib import Path
@@ -21,20 +21,20 @@ from macontrol.sim.bench.boards.zaber import VirtualZaber
         ("dance", "RJ IDLE WR BADCOMMAND"),
     ],
 )
-def test_what_it_cannot_do_it_refuses_and_goes_on(tmp_path: Path, sent: str, answer: str) -> None:
+def test_an_unknown_command_is_refused(tmp_path: Path, sent: str, answer: str) -> None:
     with VirtualZaber(WallClock(), link=tmp_path / "tty") as device:
         port = os.open(device.port, os.O_RDWR | os.O_NOCTTY)
         try:
             os.write(port, f"/1 1 04 {sent}\n/1 1 05 get limit.min\n".encode())
-            heard = b""
-            while heard.count(b"\n") < 2:
-                heard += os.read(port, 100)
+            received = b""
+            while received.count(b"\n") < 2:
+                received += os.read(port, 100)
         finally:
             os.close(port)
-    assert heard.decode() == f"@01 1 04 {answer}\r\n@01 1 05 OK IDLE WR 0\r\n"
+    assert received.decode() == f"@01 1 04 {answer}\r\n@01 1 05 OK IDLE WR 0\r\n"
 
 
-def test_the_first_line_of_a_long_run_can_still_be_looked_at() -> None:
+def test_the_first_line_of_a_long_run_is_kept() -> None:
     device = VirtualZaber(WallClock())
     try:
         device._receive(b"/1 1 home\n" + b"/1 1 get pos\n" * 10_000)

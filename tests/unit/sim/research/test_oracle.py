@@ -1,4 +1,4 @@
-"""The oracle on cases whose answer is plain, and on a map of the paper."""
+"""The oracle on cases with an obvious answer, and on a map of the paper."""
 
 import math
 
@@ -20,7 +20,7 @@ def rewards(paper: Config) -> RewardMap:
     return simulate_map(paper, seed=2, slots=1500)
 
 
-def test_oracle_walks_to_a_peak_at_full_stroke_and_is_charged(paper: Config) -> None:
+def test_the_oracle_moves_to_a_peak_at_full_stroke_and_pays(paper: Config) -> None:
     reward = np.zeros((30, 601))
     reward[:, 300 + 60] = 10.0
     path = oracle_path(reward, paper)
@@ -38,7 +38,7 @@ def test_oracle_stays_when_travel_does_not_pay(paper: Config) -> None:
     np.testing.assert_array_equal(path.index, 300)
 
 
-def test_first_move_is_within_the_stroke_and_charged(paper: Config) -> None:
+def test_the_first_move_is_within_the_stroke_and_has_its_cost(paper: Config) -> None:
     reward = np.arange(601.0)[np.newaxis]
     assert oracle_value(reward, paper) == pytest.approx([306 - 0.3 * 0.06])
     path = oracle_path(reward, paper)
@@ -87,7 +87,7 @@ def test_several_costs_at_once_are_the_same_as_one_by_one(
     assert oracle_value(rewards.reward, paper)[0] == together[1]
 
 
-def test_rewards_are_left_as_they_were(paper: Config, rewards: RewardMap) -> None:
+def test_the_rewards_are_not_modified(paper: Config, rewards: RewardMap) -> None:
     before = rewards.reward.copy()
     oracle_value(rewards.reward, paper)
     oracle_path(rewards.reward, paper)

@@ -1,4 +1,4 @@
-"""The regret of a live run: against the oracle, on the very world the run was in."""
+"""The regret of a live run, compared with the oracle in the same world."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOTS = 200
 
 
 @pytest.mark.parametrize("policy", ["moveucb", "gp-ucb", "sweep-and-hold", "fixed"])
-def test_it_is_the_oracles_value_less_the_runs(paper: Config, policy: str) -> None:
+def test_the_regret_is_the_oracles_value_minus_the_runs(paper: Config, policy: str) -> None:
     config = paper.replace(algorithm__policy=policy)
     world = simulate_map(config, seed=6, slots=SLOTS)
     episode = play(config, world, seed=6)
@@ -27,7 +27,7 @@ def test_it_is_the_oracles_value_less_the_runs(paper: Config, policy: str) -> No
     assert found > 0
 
 
-def test_the_oracle_has_none(paper: Config) -> None:
+def test_the_oracle_has_no_regret(paper: Config) -> None:
     world = simulate_map(paper, seed=6, slots=SLOTS)
     path = oracle_path(world.reward, paper)
     positions = [float(x) for x in path.position]
@@ -36,7 +36,7 @@ def test_the_oracle_has_none(paper: Config) -> None:
     assert found == pytest.approx(0.0, abs=1e-9)
 
 
-def test_in_missed_slots_the_antenna_held(paper: Config) -> None:
+def test_in_missed_slots_the_antenna_stays(paper: Config) -> None:
     slots = [1, 2, 3, 10, 11, 50]
     positions = [3.0, 3.06, 3.12, 3.18, 3.24, 3.3]
     held = np.array(positions)[np.searchsorted(slots, np.arange(1, 51), side="right") - 1]
@@ -44,7 +44,7 @@ def test_in_missed_slots_the_antenna_held(paper: Config) -> None:
     assert regret_of_run(paper, 6, slots, positions) == pytest.approx(whole)
 
 
-def test_before_its_first_slot_too(paper: Config) -> None:
+def test_before_its_first_slot_the_antenna_stays(paper: Config) -> None:
     late = regret_of_run(paper, 6, [4, 5], [2.0, 2.0])
     assert late == pytest.approx(regret_of_run(paper, 6, range(1, 6), [2.0] * 5))
 
@@ -54,8 +54,8 @@ def test_between_grid_points_and_at_the_ends(paper: Config) -> None:
         assert np.isfinite(regret_of_run(paper, 6, [1, 2], [position] * 2))
 
 
-def test_off_the_rail_it_earned_what_the_end_does(paper: Config) -> None:
-    """A lost stage may report such a position; the antenna is charged for the way there, too."""
+def test_off_the_rail_the_reward_is_that_of_the_end(paper: Config) -> None:
+    """A stage that lost its position can report this; the travel has its cost too."""
     farther = 0.5 * paper.reward.movement_cost / 2
     at_end = regret_of_run(paper, 6, [1, 2], [6.0, 6.0])
     assert regret_of_run(paper, 6, [1, 2], [6.5, 6.5]) == pytest.approx(at_end + farther)

@@ -1,5 +1,4 @@
-"""The simulated channel: its geometry drifts as the paper says, and its reward is the sum over
-sub-rays, however it is computed."""
+"""The simulated channel: the drift of its geometry, and its reward as the sum over sub-rays."""
 
 import cmath
 import math
@@ -104,14 +103,14 @@ def test_random_phases_change_the_sub_rays_and_nothing_else(paper: Config) -> No
 
 
 def test_mean_power_falls_along_the_rail_only_with_aligned_phases(paper: Config) -> None:
-    """Aligned sub-rays agree at x = 0, which favours the low end; random ones favour no place."""
+    """Aligned sub-rays agree at x = 0 and favour the low end; random ones favour no position."""
     ends = np.array([0.0, 6.0])
     power = {}
     for phases in PHASES:
         config = paper.replace(channel__scenario="dense", channel__sub_ray_phases=phases)
         fields = np.array([Channel(config, seed).fields(ends) for seed in range(1500)])
         power[phases] = (np.abs(fields) ** 2).mean(axis=0)
-    # The power of a Rayleigh channel is as spread as it is large: 0.03 is one standard error.
+    # The standard deviation of a Rayleigh power is its mean: 0.03 is one standard error.
     assert power["aligned"] == pytest.approx([1.0, 0.38], abs=0.1)
     assert power["random"] == pytest.approx([1.0, 1.0], abs=0.1)
 
@@ -124,7 +123,7 @@ def test_expansion_holds_on_a_long_rail(paper: Config) -> None:
     np.testing.assert_allclose(channel.rewards(config.grid.points), rows[2], atol=1e-11)
 
 
-def test_survey_sees_the_snapshot_before_the_first_slot(paper: Config) -> None:
+def test_the_survey_is_the_snapshot_before_the_first_slot(paper: Config) -> None:
     positions, seen = np.array(paper.survey_positions), survey_rewards(paper, SEED)
     assert len(positions) == len(seen) == paper.survey.samples
     assert (positions[0], positions[-1]) == (0.0, paper.physical.region_length)
@@ -169,9 +168,7 @@ def joined(pieces: list[Geometry]) -> Geometry:
 
 
 @pytest.mark.parametrize("model", ["continuous", "piecewise"])
-def test_slots_are_the_same_to_the_bit_however_they_are_asked_for(
-    paper: Config, model: str
-) -> None:
+def test_slots_are_identical_to_the_bit_in_any_block_size(paper: Config, model: str) -> None:
     config = paper.replace(drift__model=model, run__horizon=150)
     whole = Drift(config, SEED).take(37 * 11)
     for size in (1, 37):
@@ -197,7 +194,7 @@ def test_live_noise_is_that_of_the_stream(paper: Config) -> None:
     np.testing.assert_array_equal(noise, paper.noise_std * first_noise(SEED, 300))
 
 
-def test_no_quantity_shifts_another(paper: Config) -> None:
+def test_quantities_are_independent(paper: Config) -> None:
     plain = Drift(paper, SEED).take(50)
     assert_same_bits(Drift(paper.replace(channel__sub_rays=5), SEED).take(50), plain)
     other = Drift(paper.replace(drift__angle_step_deg=0.3), SEED).take(50)
@@ -213,7 +210,7 @@ def test_sub_rays_spread_around_their_path(paper: Config) -> None:
     assert (np.abs(offset.mean(axis=1)) < 4 * 2 / math.sqrt(4000)).all()
 
 
-def test_start_follows_its_laws(paper: Config) -> None:
+def test_the_start_has_its_distribution(paper: Config) -> None:
     starts = joined([Drift(paper, seed).start for seed in range(3000)])
     low, high = np.deg2rad(paper.channel.sector_deg)
     assert starts.angle.min() >= low
@@ -221,7 +218,7 @@ def test_start_follows_its_laws(paper: Config) -> None:
     assert starts.angle.mean() == pytest.approx((low + high) / 2, abs=4 * 0.6 / 94)
     assert starts.angle.std() == pytest.approx((high - low) / math.sqrt(12), rel=0.03)
     powers = np.array(paper.channel.path_powers)
-    # The power of a complex Gaussian gain is as spread as it is large.
+    # The standard deviation of the power of a complex Gaussian is its mean.
     error = powers / math.sqrt(len(starts.gain))
     assert (np.abs((np.abs(starts.gain) ** 2).mean(axis=0) - powers) < 4 * error).all()
     assert (np.abs((starts.gain**2).mean(axis=0)) < 5 * error).all()
@@ -230,7 +227,7 @@ def test_start_follows_its_laws(paper: Config) -> None:
     assert starts.shadow.mean() == pytest.approx(1.5, abs=4 * 0.866 / 54)
 
 
-def test_gains_keep_their_power_and_forget_at_their_rate(paper: Config) -> None:
+def test_gains_keep_their_power_and_decorrelate_at_their_rate(paper: Config) -> None:
     rho = 0.8
     gain = Drift(paper.replace(drift__gain_correlation=rho), SEED).take(60_000).gain
     powers = np.array(paper.channel.path_powers)
@@ -273,13 +270,13 @@ def test_shadow_reverts_to_its_start(paper: Config) -> None:
     assert shadow.mean() == pytest.approx(drift.start.shadow[0], abs=0.001)
 
 
-def test_shadow_that_covers_the_rail_stands_still(paper: Config) -> None:
+def test_a_shadow_that_covers_the_rail_does_not_move(paper: Config) -> None:
     config = paper.replace(channel__shadow_extent=6.0)
     assert (Drift(config, SEED).take(100).shadow == 0).all()
 
 
 @pytest.mark.parametrize("changes", [0, 7, 199])
-def test_piecewise_geometry_changes_exactly_s_times_a_horizon(paper: Config, changes: int) -> None:
+def test_piecewise_geometry_changes_s_times_per_horizon(paper: Config, changes: int) -> None:
     config = paper.replace(drift__model="piecewise", drift__change_points=changes, run__horizon=200)
     drift = Drift(config, SEED)
     geometry = drift.take(600)

@@ -1,4 +1,4 @@
-"""Reward maps: simulated reproducibly, written whole, and read only when they fit."""
+"""Reward maps: simulated reproducibly, written completely, and read only if they fit."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def test_a_seed_makes_one_map(config: Config, rewards: RewardMap) -> None:
         assert not np.isclose(getattr(rewards, name), getattr(other, name)).all()
 
 
-def test_map_has_the_shape_of_the_run(config: Config, rewards: RewardMap) -> None:
+def test_a_map_has_the_shape_of_the_run(config: Config, rewards: RewardMap) -> None:
     assert rewards.reward.shape == (40, config.grid_size)
     assert rewards.noise.shape == (40,)
     assert rewards.slots == 40
@@ -65,7 +65,7 @@ def test_noise_has_the_level_of_the_config(config: Config) -> None:
 
 
 @pytest.mark.parametrize("name", ["map.npz", "map", "map.dat"])
-def test_saved_map_comes_back_under_its_own_name(
+def test_a_saved_map_is_read_again_under_its_name(
     config: Config, rewards: RewardMap, tmp_path: Path, name: str
 ) -> None:
     rewards.save(tmp_path / name)
@@ -120,7 +120,7 @@ def test_interrupted_save_leaves_no_debris(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_saving_where_no_file_can_be_is_refused(rewards: RewardMap, tmp_path: Path) -> None:
+def test_saving_to_an_impossible_path_is_refused(rewards: RewardMap, tmp_path: Path) -> None:
     with pytest.raises(InputOutputError, match=r"there is no folder .*nowhere"):
         rewards.save(tmp_path / "nowhere" / "map.npz")
     (tmp_path / "file").touch()
@@ -132,7 +132,7 @@ def test_saving_where_no_file_can_be_is_refused(rewards: RewardMap, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
-def test_recorded_map_may_hold_other_number_types(
+def test_a_recorded_map_may_have_other_number_types(
     config: Config, rewards: RewardMap, tmp_path: Path
 ) -> None:
     arrays = arrays_of(rewards) | {"noise": np.zeros(40, dtype=np.int32)}
@@ -164,20 +164,24 @@ INFINITE[12] = np.inf
         ("reward", np.ones((40, 101, 1)), r"has 3 dimensions; it must have 2"),
         ("noise", np.ones((40, 1)), r"has 2 dimensions; it must have 1"),
         ("survey_position", np.array(1.0), r"has 0 dimensions; it must have 1"),
-        ("noise", np.ones(39), r"has 39 slots; reward has 40"),
-        ("reward", np.ones((40, 100)), r"has 100 positions a slot; .*grid_spacing = 0.06 .* 101"),
+        ("noise", np.ones(39), r"has 39 slots, and reward has 40; .*one value per slot"),
+        (
+            "reward",
+            np.ones((40, 100)),
+            r"has 100 positions per slot, .* 101, .*= 0.06; ",
+        ),
         ("reward", np.ones((0, 101)), r"is empty.*\(0, 101\).*at least one"),
         ("noise", np.ones(0), r"is empty"),
         ("reward", NOT_FINITE, r"1 values that are not finite, the first at \[3, 7\]; every"),
         ("noise", INFINITE, r"not finite, the first at \[12\]"),
         ("survey_reward", np.full(10, np.nan), r"10 values that are not finite"),
-        ("reward", np.full((40, 101), "x"), r"type <U1, not of real numbers; store it as float64"),
-        ("noise", np.ones(40, dtype=complex), r"type complex128, not of real numbers"),
-        ("noise", np.ones(40, dtype=bool), r"type bool, not of real numbers"),
-        ("survey_reward", np.ones(9), r"has 9 samples; survey_position has 10"),
+        ("reward", np.full((40, 101), "x"), r"has the type <U1; store it as float64"),
+        ("noise", np.ones(40, dtype=complex), r"has the type complex128"),
+        ("noise", np.ones(40, dtype=bool), r"has the type bool"),
+        ("survey_reward", np.ones(9), r"has 9 samples, and survey_position has 10"),
         ("survey_position", np.ones(1), r"has 1 sample; .*at least 2"),
-        ("survey_position", np.linspace(0, 6.1, 10), r"holds 6.1 at \[9\], off .*\[0, 6\]"),
-        ("survey_position", np.linspace(-1, 6, 10), r"holds -1 at \[0\], off the rail"),
+        ("survey_position", np.linspace(0, 6.1, 10), r"has 6.1 at \[9\], which is off .*\[0, 6\]"),
+        ("survey_position", np.linspace(-1, 6, 10), r"has -1 at \[0\], which is off the rail"),
     ],
 )
 def test_unfit_array_is_refused_by_name(
@@ -221,7 +225,7 @@ class Detonator:
         return pytest.fail, ("a pickle was executed",)
 
 
-def test_what_is_no_archive_is_refused(config: Config, rewards: RewardMap, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_refused(config: Config, rewards: RewardMap, tmp_path: Path) -> None:
     whole = tmp_path / "whole.npz"
     rewards.save(whole)
     content = whole.read_bytes()
@@ -238,20 +242,20 @@ def test_what_is_no_archive_is_refused(config: Config, rewards: RewardMap, tmp_p
         path = tmp_path / name
         path.write_bytes(damaged)
         with pytest.raises(
-            DataError, match=rf"{name}: .*(cannot be read|is no npz).*npz archive with"
-        ) as told:
+            DataError, match=rf"{name}: .*(cannot be read|is not an npz).*npz archive with"
+        ) as refusal:
             load_map(path, config)
-        assert "pickle" not in str(told.value), "numpy's advice is not for our users"
+        assert "pickle" not in str(refusal.value), "numpy's advice is not for our users"
 
 
-def test_a_survey_is_told_from_a_map(config: Config, tmp_path: Path) -> None:
+def test_a_survey_is_refused_as_a_map(config: Config, tmp_path: Path) -> None:
     walked = Survey(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
     save_survey(tmp_path / "rail.npz", config, walked, {})
     with pytest.raises(DataError, match=r"rail\.npz: is a survey, one walk along the rail"):
         load_map(tmp_path / "rail.npz", config)
 
 
-def test_what_is_not_there_is_refused(config: Config, tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(config: Config, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent\.npz: there is no such file"):
         load_map(tmp_path / "absent.npz", config)
     with pytest.raises(DataError, match="is a folder"):
@@ -260,7 +264,7 @@ def test_what_is_not_there_is_refused(config: Config, tmp_path: Path) -> None:
 
 def test_a_single_array_is_refused(config: Config, rewards: RewardMap, tmp_path: Path) -> None:
     np.save(tmp_path / "map.npy", rewards.reward)
-    with pytest.raises(DataError, match="holds a single array"):
+    with pytest.raises(DataError, match="is a single array"):
         load_map(tmp_path / "map.npy", config)
 
 

@@ -1,4 +1,4 @@
-"""The pool of worker processes: what a call returns, what it raises, and how a worker may die."""
+"""The pool of worker processes: results, errors, and workers that die."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fail(reason: str) -> None:
     raise KeyError(reason)
 
 
-def die_in_the_middle_of_the_answer() -> bytes:
+def die_while_sending() -> bytes:
     def send_half(connection: Connection, message: object) -> None:
         os.write(connection.fileno(), (1000).to_bytes(4, "big") + bytes(500))
         os._exit(1)
@@ -35,7 +35,7 @@ def test_calls_run_in_as_many_other_processes_as_there_are_workers() -> None:
     assert 1 <= len(seen) <= 2
 
 
-def test_an_error_in_a_call_reaches_the_caller_and_the_worker_lives_on() -> None:
+def test_an_error_in_a_call_reaches_the_caller_and_the_worker_continues() -> None:
     with process_pool(1) as pool:
         before = pool.submit(os.getpid).result(WITHIN_S)
         with pytest.raises(KeyError, match="no such world") as raised:
@@ -44,17 +44,17 @@ def test_an_error_in_a_call_reaches_the_caller_and_the_worker_lives_on() -> None
         assert pool.submit(os.getpid).result(WITHIN_S) == before
 
 
-def test_a_worker_that_dies_at_work_fails_its_call() -> None:
+def test_the_call_of_a_worker_that_dies_fails() -> None:
     with process_pool(1) as pool, pytest.raises(BrokenExecutor):
         pool.submit(os._exit, 1).result(WITHIN_S)
 
 
-def test_a_worker_that_dies_in_the_middle_of_its_answer_fails_its_call() -> None:
+def test_the_call_of_a_worker_that_dies_while_it_sends_fails() -> None:
     with process_pool(1) as pool, pytest.raises(BrokenExecutor):
-        pool.submit(die_in_the_middle_of_the_answer).result(WITHIN_S)
+        pool.submit(die_while_sending).result(WITHIN_S)
 
 
-def leave_with_calls_under_way() -> None:
+def leave_with_calls_in_progress() -> None:
     with process_pool(2) as pool:
         for call in [pool.submit(os.getpid) for _ in range(4)]:
             call.result(WITHIN_S)
@@ -67,6 +67,6 @@ def test_an_exception_ends_the_workers_at_once() -> None:
     before = set(multiprocessing.active_children())
     began = time.monotonic()
     with pytest.raises(ZeroDivisionError):
-        leave_with_calls_under_way()
+        leave_with_calls_in_progress()
     assert time.monotonic() - began < 2 * WITHIN_S
     assert set(multiprocessing.active_children()) <= before

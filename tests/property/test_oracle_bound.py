@@ -1,4 +1,4 @@
-"""No policy beats the oracle, whatever the world and the movement cost."""
+"""No policy is better than the oracle, in any world and for any movement cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORLDS = st.builds(
 def test_regret_is_never_negative(
     paper: Config, world: World, policy: str, cost: float, seed: int
 ) -> None:
-    """Sweep-and-hold is left out: it starts where the survey was best, not at x_0."""
+    """Without Sweep-and-hold, which starts at the best position of the survey, not at x_0."""
     setting = Setting(paper, 1, 80, first_seed=seed)
     runs = setting.runs(world, policy, reward__movement_cost=cost)
     (job,) = plan_jobs(runs.tasks(cost))

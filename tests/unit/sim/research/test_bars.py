@@ -1,4 +1,4 @@
-"""The table of bars: every line says what it measured, and pass, level, miss or not comparable."""
+"""The table of bars: each line has a value and pass, level, miss or not comparable."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_line_without_a_range_is_only_reported() -> None:
 
 
 @pytest.mark.parametrize("mean", [-1.0, 0.0, 1.0])
-def test_a_line_of_another_campaign_is_not_comparable(mean: float) -> None:
+def test_a_line_of_another_size_is_not_comparable(mean: float) -> None:
     assert Line(LEAD, measured(mean), "", comparable=False).verdict == "not comparable"
 
 
@@ -93,7 +93,7 @@ def test_only_the_paper_s_size_and_settings_are_comparable(
 
 def test_open_choices_are_those_that_the_preset_marks() -> None:
     marked = {x.split()[0] for x in preset_text("paper").splitlines() if "# open: " in x}
-    # The campaign selects se_length itself; of the shadow's edge only the shape is open.
+    # The reproduction selects se_length; of the shadow's edge only the shape is open.
     not_settable = {"se_length", "shadow_edge"}
     assert {key.partition(".")[2] for key in OPEN_CHOICES} == marked - not_settable
 
@@ -114,7 +114,7 @@ def test_only_the_figures_that_ran_have_lines() -> None:
     assert "| MoveUCB regret per slot | 0.600 ± 0.010 |" in text
 
 
-def test_bars_are_of_known_figures_and_the_paper_passes_its_own() -> None:
+def test_bars_belong_to_known_figures_and_the_paper_meets_them() -> None:
     assert {bar.figure for bar in BARS} == set(FIGURES)
     papers = {"MoveUCB N_sw": 298, "(ii) global: N_sw": 4778, "Δ = 0.5 σ_f: N_sw": 51}
     for bar in BARS:

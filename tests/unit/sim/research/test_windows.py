@@ -1,4 +1,4 @@
-"""The kernel comparison: samples merged by position weigh what they weigh one by one."""
+"""The kernel comparison: samples merged by position are equivalent to single ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from macontrol.config import Config
 from macontrol.controller.policies.kernel import kernel_from_config
-from macontrol.controller.policies.moveucb import MoveUCB
+from macontrol.controller.policies.moveucb.algorithm import MoveUCB
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play_policy
@@ -31,7 +31,7 @@ def test_the_mean_of_a_window_is_the_direct_solution(paper: Config, name: str) -
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
-def test_the_example_is_a_whole_window_with_every_kernel_s_estimate(paper: Config) -> None:
+def test_the_example_is_a_full_window_with_the_estimate_of_each_kernel(paper: Config) -> None:
     config = paper.replace(run__horizon=400)
     task = KernelErrors(config, (("physics", 0.5), ("se", 0.5)), 100, example=True)
     result = run_job(plan_jobs([task])[0])[task.key]
@@ -40,8 +40,8 @@ def test_the_example_is_a_whole_window_with_every_kernel_s_estimate(paper: Confi
     assert len(result["example_mean_1"]) == len(result["example_truth"]) == paper.grid_size
 
 
-def test_physics_estimates_what_moveucb_itself_does(paper: Config) -> None:
-    """Half of the window is still survey then: the two must agree on which half."""
+def test_the_physics_estimate_is_that_of_moveucb(paper: Config) -> None:
+    """Half of the window is the survey: both must use the same half."""
     slots = 250
     config = paper.replace(run__horizon=slots, run__seed=4)
     world = simulate_map(config, 4, slots)

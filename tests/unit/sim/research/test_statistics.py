@@ -1,4 +1,4 @@
-"""Standard errors: the usual one for means, the jackknife for what is made of means."""
+"""Standard errors: the usual one for means, the jackknife for functions of means."""
 
 from __future__ import annotations
 

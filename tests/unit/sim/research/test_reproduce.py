@@ -1,4 +1,4 @@
-"""`macontrol reproduce`: what it writes, what it refuses, and how it is interrupted."""
+"""`macontrol reproduce`: its output, its refusals, and interruptions."""
 
 from __future__ import annotations
 
@@ -115,18 +115,18 @@ def test_the_table_has_every_bar_and_the_summary_says_the_same(everything: Path)
         assert row["verdict"] == ("–" if row["bar"] == "reported" else "not comparable")
 
 
-def test_a_smaller_campaign_is_not_comparable_with_the_bars(
+def test_a_smaller_reproduction_is_not_comparable_with_the_bars(
     everything: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(everything)
     arguments = ["reproduce", "main", *SMALL, "--no-plots", "--out", folder]
     assert main(arguments) == 0
-    told = capsys.readouterr().out
-    assert "main.csv, main.json, table.md, summary.json" in told
-    assert "results are there already" in told
-    assert "MoveUCB N_sw" in told
-    assert "48 realizations of 15300 slots" in told
-    assert "MISS" not in told
+    output = capsys.readouterr().out
+    assert "main.csv, main.json, table.md, summary.json" in output
+    assert "results exist already" in output
+    assert "MoveUCB N_sw" in output
+    assert "48 realizations of 15300 slots" in output
+    assert "MISS" not in output
     assert main([*arguments, "--strict"]) == 1
 
 
@@ -161,7 +161,7 @@ def test_how_far_the_maximizer_moves_is_compared_with_the_paper(everything: Path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["main", "--scheduler", "tcp://127.0.0.1:1"], "--engine dask"),
         (["main", "--slots", "99"], "at least 100"),
@@ -171,16 +171,16 @@ def test_how_far_the_maximizer_moves_is_compared_with_the_paper(everything: Path
         (["main", "--set", "channel.scenario=dense"], "the figures set this"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+def test_contradicting_arguments_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     def leave() -> NoReturn:
         sys.exit(main(["reproduce", *arguments, "--out", str(tmp_path / "out")]))
 
-    with pytest.raises(SystemExit) as leaving:  # argparse leaves by itself
+    with pytest.raises(SystemExit) as leaving:  # argparse exits by itself
         leave()
     assert leaving.value.code == 64
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -205,7 +205,7 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(
     assert pip_install(package) in capsys.readouterr().err
 
 
-def test_a_scheduler_that_does_not_answer_is_told(
+def test_a_scheduler_that_does_not_answer_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
@@ -216,7 +216,7 @@ def test_a_scheduler_that_does_not_answer_is_told(
     assert "no Dask scheduler answers" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_told(
+def test_a_folder_that_cannot_be_written_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -226,8 +226,8 @@ def test_a_folder_that_cannot_be_written_is_told(
 
 
 @pytest.fixture
-def campaign(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A campaign of half a minute in a session of its own, once its first result is there."""
+def reproduction(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A reproduction of half a minute in its own session, after its first result."""
     command = [sys.executable, "-m", "macontrol", "reproduce", "confidence", "--no-plots"]
     size = ["--realizations", "150", "--slots", "300", "--jobs", "2", "--out", str(tmp_path)]
     with subprocess.Popen(
@@ -257,28 +257,28 @@ def assert_session_ends(session: int) -> None:
     pytest.fail("processes are left behind")
 
 
-def test_an_interrupted_campaign_says_how_to_resume_and_leaves_no_process(
-    campaign: subprocess.Popen[str], tmp_path: Path
+def test_an_interruption_says_how_to_resume_and_leaves_no_process(
+    reproduction: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    os.killpg(campaign.pid, signal.SIGINT)  # Ctrl-C on a terminal reaches the whole group
-    _, told = campaign.communicate(timeout=60)
-    assert campaign.returncode == 130
-    assert "To resume, give the same command again" in told
-    assert "Traceback" not in told
-    assert_session_ends(campaign.pid)
+    os.killpg(reproduction.pid, signal.SIGINT)  # Ctrl-C on a terminal reaches the whole group
+    _, output = reproduction.communicate(timeout=60)
+    assert reproduction.returncode == 130
+    assert "To resume, give the same command again" in output
+    assert "Traceback" not in output
+    assert_session_ends(reproduction.pid)
     assert not list((tmp_path / "results").glob("*.part"))
 
 
-def test_workers_do_not_outlive_a_killed_campaign(campaign: subprocess.Popen[str]) -> None:
-    campaign.kill()
-    campaign.communicate(timeout=60)
-    assert_session_ends(campaign.pid)
+def test_workers_end_with_a_killed_reproduction(reproduction: subprocess.Popen[str]) -> None:
+    reproduction.kill()
+    reproduction.communicate(timeout=60)
+    assert_session_ends(reproduction.pid)
 
 
 def test_a_dead_worker_is_reported_with_what_to_do(
-    campaign: subprocess.Popen[str], tmp_path: Path
+    reproduction: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    children = Path(f"/proc/{campaign.pid}/task/{campaign.pid}/children")
+    children = Path(f"/proc/{reproduction.pid}/task/{reproduction.pid}/children")
     if not children.exists():
         pytest.skip("needs /proc to find a worker")
     workers = [
@@ -287,8 +287,8 @@ def test_a_dead_worker_is_reported_with_what_to_do(
         if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()
     ]
     os.kill(workers[0], signal.SIGKILL)
-    _, told = campaign.communicate(timeout=60)
-    assert campaign.returncode == 70
-    assert "a worker process died" in told
-    assert "resumes from it" in told
-    assert_session_ends(campaign.pid)
+    _, output = reproduction.communicate(timeout=60)
+    assert reproduction.returncode == 70
+    assert "a worker process died" in output
+    assert "run the same command again" in output
+    assert_session_ends(reproduction.pid)

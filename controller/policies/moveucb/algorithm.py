@@ -1,35 +1,21 @@
-"""MoveUCB (Algorithm 1): choose a target over the whole rail, hold on to it, travel towards it.
+"""MoveUCB (Algorithm 1): choose a target on the whole rail, keep it, travel towards it.
 
-Its components can be switched off one by one, which gives the paper's ablation ladder and, with
-the search confined to the reach, GP-UCB: a price of 0 is "no movement cost", a margin of 0 is
-"no persistence".
+Each component can be switched off, which gives the paper's ablation ladder and, with the search
+limited to the reach, GP-UCB: a price of 0 is "no movement cost", a margin of 0 is "no persistence".
 """
 
 from __future__ import annotations
 
 from math import nan
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config.model.grid import Grid, are_apart
-from macontrol.controller.policies.policy import Decision
+from macontrol.config.model.grid import are_apart
+from macontrol.controller.policies.policy import Decision, Posterior
 
 Array = NDArray[np.float64]
-
-
-class Posterior(Protocol):
-    """An estimate of the reward over the grid from the most recent samples."""
-
-    @property
-    def grid(self) -> Grid: ...
-    @property
-    def mean(self) -> Array: ...
-    @property
-    def variance(self) -> Array: ...
-    def observe(self, slot: int, position: float, reward: float) -> None: ...
-    def withdraw(self, slot: int) -> None: ...
 
 
 def movement_price(
@@ -99,7 +85,7 @@ class MoveUCB:
 
     def _compute_surface(self, position: float) -> Array:
         """F_t(x) = μ_t(x) + β·σ_t(x) − c̃·|x − x_t| (eqs. ucb, acq-fn)."""
-        # against an array of zeros, which numpy compares twice as fast as against the number
+        # NumPy compares with an array of zeros twice as fast as with the number
         surface = np.maximum(self.posterior.variance, self._zeros, out=self.surface)
         np.sqrt(surface, out=surface)
         surface *= self._beta

@@ -1,7 +1,7 @@
-"""A short campaign lands where the algorithm does, and not where a wrong one would.
+"""A short reproduction gives the values of the algorithm, and a wrong algorithm gives others.
 
-The bands are around what four realizations of 3000 slots give; a margin, price, confidence or
-window that is off moves some number out of its band.
+The bands are around the values of four realizations of 3000 slots. A wrong margin, price,
+confidence or window moves some value out of its band.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
     return lambda name, quantity: runs[name].estimate(results, quantity).mean
 
 
-def test_a_short_campaign_lands_where_the_algorithm_does(measure: Measure) -> None:
-    # One test, so that tests run in parallel do not run the campaign in parallel too.
+def test_a_short_reproduction_gives_the_values_of_the_algorithm(measure: Measure) -> None:
+    # One test, so that parallel tests do not run the reproduction several times.
     found = {(name, quantity): measure(name, quantity) for name, quantity, _, _ in BANDS}
     off = {
         (name, quantity): found[name, quantity]

@@ -1,4 +1,4 @@
-"""Campaigns give the same bits on every engine, and resume from what is done."""
+"""Results are identical to the bit on every engine, and a reproduction can be resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Engine = Callable[[], AbstractContextManager[Executor]]
 
 
 class Serial(Executor):
-    """Runs every job at once, here; from job `last` on, it is interrupted."""
+    """Runs every job in this process; job `last` and later ones are interrupted."""
 
     def __init__(self, last: int | None = None) -> None:
         self.jobs = 0
@@ -77,7 +77,7 @@ def test_all_engines_give_the_same_bits(tasks: list[Task], tmp_path: Path) -> No
     assert content(tmp_path / "dask") == serial
 
 
-def test_an_interrupted_campaign_resumes_from_what_is_done(
+def test_an_interrupted_reproduction_continues_with_its_results(
     tasks: list[Task], tmp_path: Path
 ) -> None:
     whole = Serial()
@@ -90,7 +90,7 @@ def test_an_interrupted_campaign_resumes_from_what_is_done(
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
-def test_what_is_there_is_not_computed_again(tasks: list[Task], tmp_path: Path) -> None:
+def test_an_existing_result_is_not_computed_again(tasks: list[Task], tmp_path: Path) -> None:
     run(tasks, tmp_path, engine(Serial()))
     again = Serial()
     assert run(tasks, tmp_path, engine(again)) == 0

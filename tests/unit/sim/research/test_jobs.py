@@ -1,4 +1,4 @@
-"""Jobs are data: what they compute is named by its content, shared, and computed once."""
+"""Tasks and jobs: results are named by what they depend on, shared, and computed once."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def test_policies_of_one_world_share_its_map_and_other_worlds_do_not(paper: Conf
         assert Play(paper.replace(**change)).world_key != same.world_key
 
 
-def test_in_the_paper_s_figures_sweep_and_hold_begins_held(paper: Config, tmp_path: Path) -> None:
+def test_in_the_figures_sweep_and_hold_starts_held(paper: Config, tmp_path: Path) -> None:
     """The paper's reading: its first period costs no travel (Setup)."""
     task = Play(paper.replace(algorithm__policy="sweep-and-hold", run__horizon=150))
     results = done([task], tmp_path)
     assert results[task]["travel"] == 0.0
 
 
-def test_figures_share_the_runs_they_have_in_common(paper: Config) -> None:
+def test_figures_share_runs(paper: Config) -> None:
     setting = Setting(paper, 1, 15300)
-    asked = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
-    plays = [task for task in asked if isinstance(task, Play)]
+    tasks_of_figures = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
+    plays = [task for task in tasks_of_figures if isinstance(task, Play)]
     blocked = {
         task.key
         for task in plays
@@ -70,17 +70,17 @@ def test_figures_share_the_runs_they_have_in_common(paper: Config) -> None:
 
 def test_jobs_do_each_task_once_and_stay_in_one_world(paper: Config) -> None:
     setting = Setting(paper, 2, 15300)
-    asked = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
-    jobs = plan_jobs(asked + asked)
+    tasks_of_figures = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
+    jobs = plan_jobs(tasks_of_figures + tasks_of_figures)
     planned = [task.key for job in jobs for task in job.tasks]
-    assert sorted(planned) == sorted({task.key for task in asked})
+    assert sorted(planned) == sorted({task.key for task in tasks_of_figures})
     for job in jobs:
         assert len({task.world_key for task in job.tasks}) == 1
         assert job.seconds < 2 * JOB_SECONDS
 
 
 @pytest.mark.parametrize(
-    ("said", "otherwise"),
+    ("config", "equivalent"),
     [
         ({"algorithm__use_persistence": False}, {"algorithm__margin": 0.0}),
         (LADDER["(i)"], {"algorithm__policy": "gp-ucb", "algorithm__beta": 1.5}),
@@ -88,11 +88,11 @@ def test_jobs_do_each_task_once_and_stay_in_one_world(paper: Config) -> None:
     ],
     ids=["no persistence", "local search", "default confidence"],
 )
-def test_two_ways_to_say_a_policy_are_played_once_and_play_alike(
-    paper: Config, said: dict[str, object], otherwise: dict[str, object]
+def test_equivalent_configs_share_one_result(
+    paper: Config, config: dict[str, object], equivalent: dict[str, object]
 ) -> None:
     paper = paper.replace(run__horizon=400, run__seed=3)
-    one, other = paper.replace(**said), paper.replace(**otherwise)
+    one, other = paper.replace(**config), paper.replace(**equivalent)
     assert Play(canonical(one)).key == Play(canonical(other)).key
     world = simulate_map(paper, 3, 400)
     runs = [play(config, world).trajectory for config in (one, other, canonical(one))]
@@ -110,9 +110,7 @@ def test_an_oracle_is_the_same_alone_and_among_others(paper: Config) -> None:
     assert alone[0]["value"] > alone[1]["value"] > alone[2]["value"]
 
 
-def test_regret_adds_up_over_time_and_charges_the_cost_asked_for(
-    paper: Config, tmp_path: Path
-) -> None:
+def test_regret_accumulates_over_time_with_the_given_cost(paper: Config, tmp_path: Path) -> None:
     runs = Setting(paper, 2, 500).runs(DENSE, "GP-UCB")
     results = done([*runs.tasks(0.3, 30.0), *runs.course_tasks()], tmp_path)
     slots, course = runs.regret_course(results)
@@ -125,7 +123,7 @@ def test_regret_adds_up_over_time_and_charges_the_cost_asked_for(
     assert (dearer < 29.7 * travel / 500).all()
 
 
-def test_change_points_make_a_world_of_their_own(paper: Config, tmp_path: Path) -> None:
+def test_change_points_make_another_world(paper: Config, tmp_path: Path) -> None:
     setting = Setting(paper, 1, 200)
     budgets = []
     for count in (0, 20):

@@ -1,0 +1,41 @@
+"""Hints in messages: the known word that was meant, the command that installs a package."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import sys
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Name the known word that is closest, whatever its case and dashes; else list them all."""
+    words = list(known)
+    folded = {_folded(name): name for name in reversed(words)}
+    close = difflib.get_close_matches(_folded(word)[:100], folded, n=1)
+    if close:
+        return f"did you mean {folded[close[0]]}?"
+    return f"known are: {', '.join(words)}"
+
+
+def pip_install(package: str) -> str:
+    """The command that installs a package for the Python that runs macontrol."""
+    return shlex.join([sys.executable, "-m", "pip", "install", package])
+
+
+def shortened(value: object, most: int = 60) -> str:
+    """Show a value in a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no number of more than 4300 digits
+        return "a number of thousands of digits"
+    return cut(text, most)
+
+
+def cut(text: str, most: int = 100) -> str:
+    """Cut a text for a message where it is long."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _folded(word: str) -> str:
+    return word.casefold().replace("_", "-").lstrip("-")

@@ -1,0 +1,18 @@
+"""The request to stop a run: one token that everything with a long wait looks at."""
+
+from __future__ import annotations
+
+
+class StopToken:
+    """Requested once, by a signal handler or any thread, and never withdrawn."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def request(self) -> None:
+        """Ask for the stop. Safe in a signal handler."""
+        self.is_set = True
+
+    def keep_on(self) -> bool:
+        """Whether to go on: what a stage asks in a long wait."""
+        return not self.is_set

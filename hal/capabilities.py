@@ -1,0 +1,80 @@
+"""What a probe can do beyond measuring rewards, as small protocols.
+
+The runtime needs only `Probe`. The start of a bench, the doctor and the noise floor request check
+with `isinstance` whether a probe has one of these capabilities, and need no concrete driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import nan
+from typing import Protocol, runtime_checkable
+
+from macontrol.hal.noise_floor import NoiseFloor
+
+
+@runtime_checkable
+class Openable(Protocol):
+    """A probe that needs time to become ready, such as a radio."""
+
+    @property
+    def name(self) -> str:
+        """Which device this is, for messages."""
+        ...
+
+    def open(self) -> None:
+        """Connect and wait until measurements are possible; raise ProbeError or ConfigError.
+
+        `close` ends it from another thread.
+        """
+        ...
+
+
+@runtime_checkable
+class HasNoiseFloor(Protocol):
+    """A probe whose rewards are relative to a noise floor."""
+
+    @property
+    def noise_floor(self) -> NoiseFloor | None:
+        """The noise floor in use; None if none was measured or configured."""
+        ...
+
+    def measure_noise_floor(self) -> NoiseFloor:
+        """Measure with the transmitter off, and use the result.
+
+        This takes seconds and must not run on the slot thread. On ProbeError the previous floor
+        stays in use.
+        """
+        ...
+
+    def use_noise_floor(self, floor: NoiseFloor) -> None:
+        """Replace the noise floor in use by an earlier one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeHealth:
+    """The state of a probe, for the doctor. A value the probe does not have is NaN or empty."""
+
+    fault: str = ""
+    """Why the probe cannot measure at present; empty if it can."""
+    reopened: int = 0
+    """How often the connection was restored."""
+    valid: int = 0
+    invalid: Mapping[str, int] = field(default_factory=dict)
+    """Number of invalid measurements, by reason."""
+    breaks: Mapping[str, int] = field(default_factory=dict)
+    """Number of interruptions of a sample stream, by reason."""
+    level_dbfs: float = nan
+    clipped_share: float = nan
+    lateness_s: float = nan
+    """Time from the end of the latest valid window until its measurement was ready."""
+    measured_rate_hz: float = nan
+
+
+@runtime_checkable
+class HasHealth(Protocol):
+    """A probe that reports its state."""
+
+    def health(self) -> ProbeHealth: ...

@@ -1,0 +1,138 @@
+"""A thread that waits for requested windows of samples and computes their power.
+
+A window has a reading, or a reason why it has none; `hal.probe` lists the reasons.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import TypeAlias
+
+import numpy as np
+
+from macontrol.config.probe_settings import ProbeSettings
+from macontrol.hal.clock import Clock
+from macontrol.hal.probe import (
+    CLIPPING,
+    CONSTANT,
+    GAP,
+    NOT_A_NUMBER,
+    SAMPLE_RATE,
+    STALE,
+    TOO_FEW_SAMPLES,
+)
+from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
+from macontrol.hal.probes.sdr.ring import IQRing
+from macontrol.hal.probes.sdr.samples import Samples
+
+Outcome: TypeAlias = PowerReading | str
+"""A reading, or the reason why there is none."""
+
+# The longest wait for samples before new and overdue requests are checked.
+_POLL_INTERVAL_S = 0.05
+_THREAD_ENDS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    start_s: float
+    end_s: float
+    deliver: Callable[[Outcome], None]
+
+
+class WindowWorker:
+    """Compute the power in windows of time, in the order in which they become complete."""
+
+    def __init__(
+        self, settings: ProbeSettings, ring: IQRing, clock: Clock, stop: threading.Event
+    ) -> None:
+        self._settings = settings
+        self._ring = ring
+        self._clock = clock
+        self._stop = stop
+        self._incoming: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.level = nan
+        """The latest power; NaN before the first window."""
+        self.clipped_share = nan
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="probe-worker", daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the end of the thread, after `stop` is set."""
+        if self._thread is not None:
+            self._thread.join(_THREAD_ENDS_S)
+
+    def submit(self, start_s: float, end_s: float, deliver: Callable[[Outcome], None]) -> None:
+        """Request the power in a window. The worker thread calls `deliver` exactly once."""
+        self._incoming.put(_Request(start_s, end_s, deliver))
+
+    def _work(self) -> None:
+        pending: deque[_Request] = deque()
+        while not self._stop.is_set():
+            if pending:
+                self._ring.wait(min(request.end_s for request in pending), _POLL_INTERVAL_S)
+            else:
+                try:
+                    pending.append(self._incoming.get(timeout=5 * _POLL_INTERVAL_S))
+                except queue.Empty:
+                    continue
+            while not self._incoming.empty():
+                pending.append(self._incoming.get())
+            for _ in range(len(pending)):
+                request = pending.popleft()
+                try:
+                    outcome = self._measure(request)
+                except Exception as error:  # every request gets an answer; the thread goes on
+                    outcome = f"{type(error).__name__}: {error}"
+                if outcome is None:
+                    pending.append(request)
+                else:
+                    request.deliver(outcome)
+
+    def _measure(self, request: _Request) -> Outcome | None:
+        """Return the reading or the reason why there is none; None while it is pending."""
+        settings = self._settings
+        wanted = (request.end_s - request.start_s) * settings.sample_rate_hz
+        if wanted < settings.least_samples:
+            return TOO_FEW_SAMPLES
+        window = self._ring.window(request.start_s, request.end_s)
+        if window.state == "pending":
+            overdue = self._clock.now() > request.end_s + settings.stale_s
+            return self._reason_of_loss(STALE) if overdue else None
+        if window.samples is None:
+            return self._reason_of_loss(window.reason)
+        with np.errstate(all="ignore"):  # floats can have any value: the result is checked
+            if not np.ptp(window.samples, axis=0).any():
+                return CONSTANT  # every working radio shows at least its own noise
+            reading = self._reading(window.samples)
+        if not isfinite(reading.power):
+            return NOT_A_NUMBER
+        if reading.clipped_share > settings.clipping_share:
+            return CLIPPING
+        return reading
+
+    def _reason_of_loss(self, reason: str) -> str:
+        is_loss = reason in (GAP, STALE)
+        return SAMPLE_RATE if is_loss and self._ring.loses_by_its_rate else reason
+
+    def _reading(self, samples: Samples) -> PowerReading:
+        settings = self._settings
+        if settings.mode == "tone":
+            reading = tone(
+                samples,
+                settings.sample_rate_hz,
+                settings.tone_offset_hz,
+                settings.tone_bandwidth_hz,
+            )
+        else:
+            reading = wideband(samples)
+        self.level, self.clipped_share = reading.power, reading.clipped_share
+        return reading

@@ -1,0 +1,169 @@
+"""The contract of every probe: requests, deadlines, rewards, and its capabilities."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from math import isfinite, isnan, log2
+
+import pytest
+
+from macontrol.config.model.errors import ProbeError
+from macontrol.hal import Measurement
+from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable
+from macontrol.hal.noise_floor import known_floor
+from macontrol.hal.probe import PROBE_REASONS
+from support.probe_stands import METERS, NOISE, RADIOS, SHARE, Stand
+
+SLOT_S = 0.12
+LIMIT_S = 60.0
+
+
+@contextmanager
+def opened(make: Callable[[], AbstractContextManager[Stand]]) -> Iterator[Stand]:
+    with make() as stand:
+        if isinstance(stand.probe, Openable):
+            stand.probe.open()
+        yield stand
+        stand.probe.close()
+
+
+@pytest.fixture(params=RADIOS | METERS)
+def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
+    with opened((RADIOS | METERS)[request.param]) as stand:
+        yield stand
+
+
+@pytest.fixture(params=RADIOS)
+def radio(request: pytest.FixtureRequest) -> Iterator[Stand]:
+    with opened(RADIOS[request.param]) as stand:
+        yield stand
+
+
+def measure(stand: Stand, slots: range, earlier: int = 0) -> list[Measurement]:
+    """Request consecutive slots; collect until they and earlier requests are answered."""
+    found: list[Measurement] = []
+    for slot in slots:
+        start_s = stand.clock.now()
+        stand.probe.request(slot, start_s, start_s + SLOT_S)
+        stand.clock.sleep_until(start_s + SLOT_S)
+        found += stand.probe.collect(start_s + SLOT_S)
+    limit_s = time.monotonic() + LIMIT_S
+    while len(found) < len(slots) + earlier:
+        assert time.monotonic() < limit_s, found
+        found += stand.probe.collect(stand.clock.now() + SLOT_S)
+    return found
+
+
+def valid_reward(stand: Stand) -> float:
+    """Return the reward of a slot; a busy machine can lose samples of some slots."""
+    limit_s, slot = time.monotonic() + LIMIT_S, 1000
+    while time.monotonic() < limit_s:
+        with suppress(ProbeError):
+            (measurement,) = measure(stand, range(slot, slot + 1))
+            if measurement.valid:
+                return measurement.reward
+        slot += 1
+    raise AssertionError("no measurement is valid")
+
+
+def test_every_request_has_exactly_one_measurement(stand: Stand) -> None:
+    stand.signal.power = 10 * NOISE
+    found = measure(stand, range(5))
+    assert sorted(measurement.slot for measurement in found) == [0, 1, 2, 3, 4]
+    assert stand.probe.collect(stand.clock.now()) == []
+
+
+def test_a_measurement_has_a_reward_or_a_reason(stand: Stand) -> None:
+    stand.signal.power = 10 * NOISE
+    start_s = stand.clock.now()
+    stand.probe.request(100, start_s, start_s)  # empty
+    found = measure(stand, range(3), earlier=1)
+    assert {measurement.slot for measurement in found} == {0, 1, 2, 100}
+    for measurement in found:
+        assert measurement.valid == isfinite(measurement.reward)
+        if measurement.valid:
+            assert measurement.reward >= 0
+            assert measurement.uncertainty > 0
+        else:
+            assert isnan(measurement.reward)
+            assert measurement.reason
+    assert not next(m for m in found if m.slot == 100).valid
+
+
+@pytest.mark.parametrize("snr", [3.0, 30.0])
+def test_the_reward_is_the_rate_of_the_received_power(stand: Stand, snr: float) -> None:
+    stand.signal.power = snr * NOISE
+    stand.clock.sleep_until(stand.clock.now() + 0.2)  # samples in transit have the old power
+    assert valid_reward(stand) == pytest.approx(SHARE * log2(1 + snr), abs=0.15)
+
+
+def test_collect_returns_at_its_deadline(stand: Stand) -> None:
+    now_s = stand.clock.now()
+    stand.probe.request(1, now_s + 30.0, now_s + 30.1)
+    began_s = time.monotonic()
+    assert stand.probe.collect(now_s + 0.1) == []
+    assert stand.probe.collect(now_s - 1.0) == []
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_a_closed_probe_refuses_requests(stand: Stand) -> None:
+    stand.probe.close()
+    stand.probe.close()
+    with pytest.raises(ProbeError):
+        stand.probe.request(1, stand.clock.now(), stand.clock.now() + SLOT_S)
+
+
+@pytest.mark.parametrize("name", METERS)
+def test_a_probe_needs_no_capability(name: str) -> None:
+    with METERS[name]() as stand:
+        assert not isinstance(stand.probe, Openable | HasHealth | HasNoiseFloor)
+
+
+@pytest.mark.parametrize("name", RADIOS)
+def test_an_openable_probe_refuses_requests_before_it_is_open(name: str) -> None:
+    with RADIOS[name]() as stand:
+        assert isinstance(stand.probe, Openable)
+        assert stand.probe.name
+        with pytest.raises(ProbeError):
+            stand.probe.request(1, 0.0, SLOT_S)
+
+
+def test_the_reasons_of_a_radio_are_documented(radio: Stand) -> None:
+    now_s = radio.clock.now()
+    radio.probe.request(100, now_s, now_s)
+    radio.probe.request(101, now_s - 100.0, now_s - 99.0)
+    found = measure(radio, range(1), earlier=2)
+    reasons = {measurement.reason for measurement in found if not measurement.valid}
+    assert len(reasons) >= 2
+    assert reasons <= PROBE_REASONS.keys()
+
+
+def test_the_health_counts_all_requests(radio: Stand) -> None:
+    assert isinstance(radio.probe, HasHealth)
+    assert radio.probe.health().fault == ""
+    measure(radio, range(3))
+    health = radio.probe.health()
+    assert health.valid + sum(health.invalid.values()) == 3
+    radio.probe.close()
+    assert radio.probe.health().fault
+
+
+def test_the_noise_floor_in_use_is_the_measured_one(radio: Stand) -> None:
+    assert isinstance(radio.probe, HasNoiseFloor)
+    radio.probe.use_noise_floor(known_floor(-20.0))
+    assert radio.probe.noise_floor == known_floor(-20.0)
+    floor = radio.probe.measure_noise_floor()
+    assert radio.probe.noise_floor == floor
+    assert floor.power == pytest.approx(NOISE, rel=0.1)
+
+
+def test_the_transmitter_is_not_part_of_the_noise_floor(radio: Stand) -> None:
+    assert isinstance(radio.probe, HasNoiseFloor)
+    before = radio.probe.noise_floor
+    radio.signal.power = 10 * NOISE
+    radio.clock.sleep_until(radio.clock.now() + 0.2)
+    with pytest.raises(ProbeError):
+        radio.probe.measure_noise_floor()
+    assert radio.probe.noise_floor is before
