@@ -12,9 +12,6 @@ from typing import Protocol
 
 from macontrol.config.model.motion import Trapezoid
 
-LONGEST_HOMING_S = 1800.0
-"""A longer homing is an error in the settings, unless it is configured explicitly."""
-
 
 @dataclass(frozen=True)
 class StageDescription:

@@ -17,8 +17,8 @@ from macontrol.hal.stage import StageDescription
 
 # A command may exceed the rail by this rounding error; it is then limited to the end of the rail.
 _ROUNDING_MM = 1e-6
-# A board that has not answered for this time is lost.
-_SILENCE_S = 1.0
+SILENCE_S = 1.0
+"""A board that has not answered for this time is lost."""
 
 _Fact = TypeVar("_Fact")
 
@@ -161,6 +161,6 @@ class Position:
         if self._silent_since_s is None:
             self._silent_since_s = asked_s
         silent = self._clock.now() - self._silent_since_s
-        if silent >= _SILENCE_S:
+        if silent >= SILENCE_S:
             self.lose(f"the {self._board} has not answered for {silent:.1f} s")
         raise StageError(f"{self._port}: the {self._board} does not answer")

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.model.rounding import at_most
 from macontrol.config.stage_settings import AXES, StageSettings
 from macontrol.hal.diagnostics import Diagnosis
-from macontrol.hal.stage import LONGEST_HOMING_S
+from macontrol.hal.serial.rail import AxisLimits, homing_time_s, require_fit
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,16 @@ def read_axis(identity: BoardIdentity, settings: StageSettings) -> Axis:
         homes_positive=homes_positive,
         homing_time_s=_homing_time_s(values, values[130 + index], settings),
     )
-    _require_consistent(axis, settings, index)
+    pull_off = f"$27 = {axis.pull_off_mm:g} mm at both ends"
+    limits = AxisLimits(
+        board="board",
+        step_mm=axis.step_mm,
+        usable_mm=axis.usable_mm,
+        travel_source=f"${130 + index} = {axis.travel_mm:g} mm, minus {pull_off}",
+        speed_mm_per_s=axis.speed_mm_per_s,
+        speed_source=f"${110 + index} is {axis.speed_mm_per_s * 60:g} mm/min",
+    )
+    require_fit(settings, limits)
     return axis
 
 
@@ -101,46 +109,15 @@ def _pull_off_mm(values: Mapping[int, float]) -> float:
 
 
 def _homing_time_s(values: Mapping[int, float], travel_mm: float, settings: StageSettings) -> float:
-    """The longest time that homing takes, or ConfigError if that is unreasonable."""
-    if settings.homing_time_s != "auto":
-        return settings.homing_time_s
     seek, feed = max(values.get(25, 500.0), 1.0) / 60, max(values.get(24, 25.0), 1.0) / 60
     # Per cycle: a search of 1.5 times the travel, then off, on and off again; up to three cycles.
     pull_off_s = _pull_off_mm(values) * (2 / seek + 5 / feed)
     cycle_s = 1.5 * travel_mm / seek + pull_off_s + 4 * values.get(26, 250) / 1e3
-    time_s = 3 * cycle_s + 5.0
-    if time_s > LONGEST_HOMING_S:
-        raise ConfigError(
-            f"homing could take {time_s / 60:.0f} minutes: the board searches its switch at "
-            f"$25 = {seek * 60:g} mm/min and touches it at $24 = {feed * 60:g} mm/min",
-            "raise them, or set stage.homing_time_s to the longest time it may take",
-        )
-    return time_s
-
-
-def _require_consistent(axis: Axis, settings: StageSettings, index: int) -> None:
-    usable = axis.usable_mm - settings.offset_mm
-    if usable < axis.step_mm:
-        raise ConfigError(
-            f"stage.offset_mm = {settings.offset_mm:g} leaves nothing of the board's travel "
-            f"(${130 + index} = {axis.travel_mm:g} mm, minus $27 = {axis.pull_off_mm:g} mm at "
-            "both ends)",
-            "set a smaller stage.offset_mm",
-        )
-    if settings.travel_mm != "auto" and settings.travel_mm > usable + 1e-6:
-        raise ConfigError(
-            f"stage.travel_mm = {settings.travel_mm:g} is more than the board has: "
-            f"${130 + index} = {axis.travel_mm:g} mm, minus stage.offset_mm and the pull-off at "
-            f"both ends, is {usable:g} mm",
-            f"set stage.travel_mm to at most {at_most(usable)}",
-        )
-    fastest = axis.speed_mm_per_s
-    if settings.speed_mm_per_s != "auto" and settings.speed_mm_per_s > fastest * (1 + 1e-9):
-        raise ConfigError(
-            f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g} is more than the board allows: "
-            f"${110 + index} is {fastest * 60:g} mm/min",
-            f"set stage.speed_mm_per_s to at most {at_most(fastest)}",
-        )
+    reason = (
+        f"the board searches its switch at $25 = {seek * 60:g} mm/min and touches it at "
+        f"$24 = {feed * 60:g} mm/min"
+    )
+    return homing_time_s(settings, 3 * cycle_s + 5.0, reason)
 
 
 def advice(identity: BoardIdentity, settings: StageSettings) -> tuple[Diagnosis, ...]:

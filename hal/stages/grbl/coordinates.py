@@ -6,36 +6,16 @@ sign of the machine coordinates, nor the pull-off, nor the zero of a dialect mat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, floor
-
 from macontrol.config.stage_settings import StageSettings
+from macontrol.hal.serial.rail import usable_rail
 from macontrol.hal.stages.grbl.board import Axis
-
-
-@dataclass(frozen=True, slots=True)
-class UsableRail:
-    """The part of an axis that is used, in whole steps."""
-
-    offset_mm: float
-    """From where the carriage stands after homing to the near end."""
-    travel_mm: float
-
-
-def usable_rail(axis: Axis, settings: StageSettings) -> UsableRail:
-    step = axis.step_mm
-    offset = ceil(settings.offset_mm / step - 1e-9) * step
-    travel = axis.usable_mm - offset
-    if settings.travel_mm != "auto":
-        travel = min(travel, settings.travel_mm)
-    return UsableRail(offset, floor(travel / step + 1e-9) * step)
 
 
 class Coordinates:
     """Valid from one homing to the next. `origin_mm` is the machine coordinate after homing."""
 
     def __init__(self, axis: Axis, settings: StageSettings, origin_mm: float) -> None:
-        self._rail = usable_rail(axis, settings)
+        self._rail = usable_rail(settings, axis.usable_mm, axis.step_mm)
         self._away = -1.0 if axis.homes_positive else 1.0
         self._inverted = settings.inverted
         self._origin_mm = origin_mm

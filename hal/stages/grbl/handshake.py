@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
 from macontrol.config.model.errors import ConfigError, StageError
 from macontrol.config.stage_settings import AXES
 from macontrol.hal.serial.latency import AnswerTimes, Parts, measure_until_stable
+from macontrol.hal.serial.rail import describe, usable_rail
 from macontrol.hal.serial.stage import SerialParts
 from macontrol.hal.stage import StageDescription
 from macontrol.hal.stages.grbl.board import Axis, BoardIdentity, read_axis
-from macontrol.hal.stages.grbl.coordinates import usable_rail
 from macontrol.hal.stages.grbl.protocol import (
     CRITICAL_ALARMS,
     REPORT_MM,
@@ -218,14 +217,11 @@ class GrblHandshake:
 
     def describe(self, answers_s: Parts) -> StageDescription:
         axis, settings = self.axis, self._settings
-        speed = settings.speed_mm_per_s
-        return StageDescription(
-            name=os.path.realpath(settings.port),
-            travel_mm=usable_rail(axis, settings).travel_mm,
-            step_mm=axis.step_mm,
-            speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
+        return describe(
+            settings,
+            usable_rail(settings, axis.usable_mm, axis.step_mm),
+            speed_mm_per_s=axis.speed_mm_per_s,
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
             latency_s=self._latency_s(answers_s),
-            settling_s=settings.settling_s,
             tolerance_mm=REPORT_MM,
         )

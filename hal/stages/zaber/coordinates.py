@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, floor
-
 from macontrol.config.stage_settings import StageSettings
+from macontrol.hal.serial.rail import usable_rail
 from macontrol.hal.stages.zaber.device import DeviceAxis
-
-
-@dataclass(frozen=True, slots=True)
-class UsableRail:
-    """The part of an axis that is used, in microsteps."""
-
-    offset: int
-    """From where homing ends to the near end."""
-    length: int
-
-
-def usable_rail(axis: DeviceAxis, settings: StageSettings) -> UsableRail:
-    step = axis.microstep_mm
-    offset = ceil(settings.offset_mm / step - 1e-9)
-    travel = axis.usable_mm - offset * step
-    if settings.travel_mm != "auto":
-        travel = min(travel, settings.travel_mm)
-    return UsableRail(offset, floor(travel / step + 1e-9))
 
 
 class Coordinates:
     """Valid from one homing to the next. `origin` is the position after homing (microsteps)."""
 
     def __init__(self, axis: DeviceAxis, settings: StageSettings, origin: int) -> None:
-        self._rail = usable_rail(axis, settings)
+        self._rail = usable_rail(settings, axis.usable_mm, axis.microstep_mm)
         self._away = -1 if axis.homes_positive else 1
         self._inverted = settings.inverted
         self._origin = origin

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from math import inf
 
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.model.rounding import at_most
 from macontrol.config.stage_settings import StageSettings
-from macontrol.hal.stage import LONGEST_HOMING_S
+from macontrol.hal.serial.rail import AxisLimits, homing_time_s, require_fit
 
 SPEED_UNIT = 1.6384
 """Speed data are microsteps per second times this."""
@@ -109,58 +108,31 @@ def read_axis(identity: DeviceIdentity, settings: StageSettings) -> DeviceAxis:
         homing_time_s=_homing_time_s(identity, settings),
         move_speed=None if speed == "auto" else max(int(speed / microstep * SPEED_UNIT + 1e-6), 1),
     )
-    _require_consistent(axis, identity, settings)
+    limits = AxisLimits(
+        board="device",
+        step_mm=microstep,
+        usable_mm=axis.usable_mm,
+        travel_source=f"{axis.usable_mm:g} mm from home; limit.min = {axis.low}, "
+        f"limit.max = {axis.high} microsteps",
+        speed_mm_per_s=axis.speed_mm_per_s,
+        speed_source=f"its maxspeed is {identity.maxspeed}",
+    )
+    require_fit(settings, limits)
+    if speed != "auto" and _version(identity.firmware) < _FIRST_WITH_MOVE_SPEED:
+        raise ConfigError(
+            f"stage.speed_mm_per_s = {speed:g}: firmware {identity.firmware} has one speed for all "
+            "moves",
+            'set maxspeed on the device, and stage.speed_mm_per_s to "auto"',
+        )
     return axis
 
 
 def _homing_time_s(identity: DeviceIdentity, settings: StageSettings) -> float:
-    """The longest time that homing takes, or ConfigError if that is unreasonable."""
-    if settings.homing_time_s != "auto":
-        return settings.homing_time_s
     slowest = max(min(identity.maxspeed, identity.approach), 1) / SPEED_UNIT
     # To the sensor, then off it and on it again slowly.
     time_s = 3 * (identity.high - identity.low) / slowest + 10.0
-    if time_s > LONGEST_HOMING_S:
-        raise ConfigError(
-            f"homing could take {time_s / 60:.0f} minutes: the device searches its sensor at "
-            f"limit.approach.maxspeed = {identity.approach}",
-            "raise that on the device, or set stage.homing_time_s to the longest time it may take",
-        )
-    return time_s
-
-
-def _require_consistent(
-    axis: DeviceAxis, identity: DeviceIdentity, settings: StageSettings
-) -> None:
-    usable = axis.usable_mm - settings.offset_mm
-    limits = f"limit.min = {axis.low}, limit.max = {axis.high} microsteps"
-    if usable < axis.microstep_mm:
-        raise ConfigError(
-            f"stage.offset_mm = {settings.offset_mm:g} leaves nothing of the device's travel "
-            f"({axis.usable_mm:g} mm from home; {limits})",
-            "set a smaller stage.offset_mm",
-        )
-    if settings.travel_mm != "auto" and settings.travel_mm > usable + 1e-6:
-        raise ConfigError(
-            f"stage.travel_mm = {settings.travel_mm:g} is more than the device has: {usable:g} mm "
-            f"after stage.offset_mm ({limits})",
-            f"set stage.travel_mm to at most {at_most(usable)}",
-        )
-    if settings.speed_mm_per_s == "auto":
-        return
-    fastest = axis.speed_mm_per_s
-    if settings.speed_mm_per_s > fastest * (1 + 1e-9):
-        raise ConfigError(
-            f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g} is more than the device allows: "
-            f"its maxspeed is {identity.maxspeed}",
-            f"set stage.speed_mm_per_s to at most {at_most(fastest)}",
-        )
-    if _version(identity.firmware) < _FIRST_WITH_MOVE_SPEED:
-        raise ConfigError(
-            f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g}: firmware {identity.firmware} "
-            "has one speed for all moves",
-            'set maxspeed on the device, and stage.speed_mm_per_s to "auto"',
-        )
+    reason = f"the device searches its sensor at limit.approach.maxspeed = {identity.approach}"
+    return homing_time_s(settings, time_s, reason)
 
 
 def _version(text: str) -> tuple[int, int]:

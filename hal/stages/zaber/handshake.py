@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from macontrol.config.model.errors import ConfigError, StageError
 from macontrol.hal.serial.latency import AnswerTimes, Parts, measure_until_stable
+from macontrol.hal.serial.rail import describe, usable_rail
 from macontrol.hal.serial.stage import SerialParts
 from macontrol.hal.stage import StageDescription
-from macontrol.hal.stages.zaber.coordinates import usable_rail
 from macontrol.hal.stages.zaber.device import (
     NEAR,
     DeviceAxis,
@@ -147,15 +145,12 @@ class ZaberHandshake:
 
     def describe(self, answers_s: Parts) -> StageDescription:
         axis, settings = self.axis, self._settings
-        step, speed = axis.microstep_mm, settings.speed_mm_per_s
-        return StageDescription(
-            name=os.path.realpath(settings.port),
-            travel_mm=usable_rail(axis, settings).length * step,
-            step_mm=step,
-            speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
+        return describe(
+            settings,
+            usable_rail(settings, axis.usable_mm, axis.microstep_mm),
+            speed_mm_per_s=axis.speed_mm_per_s,
             acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
             # A question for the flags, the move, and a last question that was just too early.
             latency_s=3 * answers_s[0] + _PLANNING_S + SHORTEST_POLL_S,
-            settling_s=settings.settling_s,
-            tolerance_mm=max((NEAR - 0.5) * step, 1e-3),
+            tolerance_mm=max((NEAR - 0.5) * axis.microstep_mm, 1e-3),
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from macontrol.config.model.errors import StageError
+from macontrol.hal.serial.position import SILENCE_S
 from macontrol.hal.serial.stage import SerialParts
 from macontrol.hal.stages.zaber.coordinates import Coordinates
 from macontrol.hal.stages.zaber.device import NEAR
 from macontrol.hal.stages.zaber.handshake import ZaberHandshake
-from macontrol.hal.stages.zaber.motion import SILENCE_S, ZaberMotion
+from macontrol.hal.stages.zaber.motion import ZaberMotion
 from macontrol.hal.stages.zaber.protocol import INTERRUPTED, explain, is_fault, voids_position
 from macontrol.hal.stages.zaber.session import LONGEST_POLL_S, AxisStatus, ZaberSession
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import inf
 
 from macontrol.config.model.errors import StageError, StageLostError
+from macontrol.hal.serial.position import SILENCE_S
 from macontrol.hal.serial.stage import SerialParts
 from macontrol.hal.stage import Arrival
 from macontrol.hal.stages.zaber.coordinates import Coordinates
@@ -22,8 +23,6 @@ from macontrol.hal.stages.zaber.session import (
     ZaberSession,
 )
 
-SILENCE_S = 1.0
-"""Silence of this length during a motion is a fault."""
 # A caller waits for this, so a lost stage gets fewer attempts.
 _STOPS_WHEN_LOST = 2
 
