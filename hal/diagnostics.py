@@ -1,9 +1,8 @@
-"""What a driver tells the doctor about its device, beyond the Stage and Probe protocols."""
+"""What a driver reports to the doctor about its device, beyond the Stage and Probe protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
@@ -37,13 +36,3 @@ class StageDiagnostics(Protocol):
 
     def advice(self) -> Sequence[Diagnosis]:
         """What could be better, though the board can be used as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeHints:
-    """What the doctor adds when a probe does not open."""
-
-    fix: str
-    """What to do if the error itself does not say."""
-    server_port: int | None = None
-    """The TCP port of the radio's server; its clients are named."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from math import inf
 
 from macontrol.config.model.errors import LineLostError, StopRequestedError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import SerialStageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.framing import Framing
 from macontrol.hal.serial.line import Line, SerialLine, TrafficLog, open_with_back_off
@@ -98,7 +98,7 @@ class Connection:
 
 
 def serial_port(
-    settings: StageSettings,
+    settings: SerialStageSettings,
     clock: Clock,
     log: TrafficLog | None,
     framing: Callable[[], Framing],

@@ -8,7 +8,7 @@ from math import ceil, floor
 
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_most
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import StageSettings
 from macontrol.hal.stage import StageDescription
 
 LONGEST_HOMING_S = 1800.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from macontrol.config.model.errors import (
     BoardRestartedError,
@@ -16,7 +16,7 @@ from macontrol.config.model.errors import (
     StageError,
     StopRequestedError,
 )
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import SerialStageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.connection import Connection, serial_port
 from macontrol.hal.serial.framing import Framing, LineBuffer
@@ -36,6 +36,8 @@ _HANDSHAKE_S = 30.0
 _HANDSHAKE_ATTEMPTS = 3
 # How much longer than planned the move from the switch to the usable rail may take.
 _ENTERING_S = 2.0
+
+_Settings = TypeVar("_Settings", bound=SerialStageSettings, covariant=True)
 
 
 class Handshake(Protocol):
@@ -108,7 +110,7 @@ class Motion(Protocol):
         ...
 
 
-class SerialParts:
+class SerialParts(Generic[_Settings]):
     """The parts that all serial stages have in common, connected to each other.
 
     `framing` cuts what the board sends into messages: lines, unless its protocol is binary.
@@ -116,7 +118,7 @@ class SerialParts:
 
     def __init__(
         self,
-        settings: StageSettings,
+        settings: _Settings,
         clock: Clock,
         open_line: Callable[[], Line] | None,
         log: TrafficLog | None,
@@ -137,7 +139,7 @@ class SerialStage:
 
     def __init__(
         self,
-        parts: SerialParts,
+        parts: SerialParts[SerialStageSettings],
         handshake: Handshake,
         homing: Homing,
         motion: Motion,

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from macontrol.config.model.errors import LineError, LineLostError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.schema import driver_settings
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.line import Line, TrafficLog
@@ -22,29 +22,10 @@ Answer: TypeAlias = bytes | tuple[float, bytes]
 Exchange: TypeAlias = tuple[bytes, Sequence[Answer]]
 
 
-def stage_settings(port: str = "/dev/ttyTEST", **changes: Any) -> StageSettings:
+def stage_settings(port: str = "/dev/ttyTEST", **changes: Any) -> Any:
     """Settings of a GRBL stage with everything on "auto" and homing allowed."""
-    values: dict[str, Any] = {
-        "driver": "grbl",
-        "port": port,
-        "baud_rate": 115200,
-        "dtr": "assert",
-        "rts": "assert",
-        "axis": "X",
-        "device_address": 1,
-        "microstep_mm": "unknown",
-        "offset_mm": 0.0,
-        "travel_mm": "auto",
-        "inverted": False,
-        "speed_mm_per_s": "auto",
-        "settling_s": 0.0,
-        "homing": "allow",
-        "homing_command": "auto",
-        "homing_direction": "auto",
-        "homing_time_s": "auto",
-        "rehome_every_s": "off",
-    }
-    return StageSettings.model_validate({**values, **changes})
+    values = {"driver": "grbl", "port": port, "homing": "allow", "homing_time_s": "auto"}
+    return driver_settings("stage", {**values, **changes})
 
 
 class ScriptedLine:
@@ -128,7 +109,7 @@ class Driver(Protocol[_Stage]):
 
     def __call__(
         self,
-        settings: StageSettings,
+        settings: Any,
         clock: Clock,
         *,
         open_line: Callable[[], Line] | None = ...,
@@ -141,7 +122,7 @@ class StageDesk(Generic[_Stage]):
     """A scripted board and the stage that is connected to it."""
 
     def __init__(
-        self, driver: Driver[_Stage], settings: StageSettings, *script: Exchange, opens: int
+        self, driver: Driver[_Stage], settings: Any, *script: Exchange, opens: int
     ) -> None:
         self.clock = VirtualClock(100.0)
         self.line = ScriptedLine(self.clock, *script)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from macontrol.config.model.errors import StageLostError
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.stages.zaber.driver import ZaberStage
 from support.scripted_stage import StageDesk, stage_settings
 
@@ -27,7 +26,7 @@ SETTINGS = {
 DEVICE_WIDE = ("version", "deviceid", "system.serial")
 
 
-def zaber_settings(port: str = "/dev/ttyTEST", **changes: Any) -> StageSettings:
+def zaber_settings(port: str = "/dev/ttyTEST", **changes: Any) -> Any:
     """Settings of a Zaber stage with everything on "auto" and homing allowed."""
     return stage_settings(port, **{"driver": "zaber", "microstep_mm": 0.001, **changes})
 

@@ -1,4 +1,4 @@
-"""Every serial stage that the contract suite runs against: the list of drivers is here only.
+"""Every serial stage that the contract suite runs against: one per registered driver, or more.
 
 By default these are emulated boards. With a port in the environment it is a real board, which is
 homed and moved over its whole travel (clear the rail first):
@@ -18,20 +18,20 @@ from typing import Literal
 
 import pytest
 
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config import load_config
+from macontrol.config.model.registry import resolve
+from macontrol.config.sections.stage import StageSettings
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Arrival
+from macontrol.hal.registry import STAGES
 from macontrol.hal.serial.stage import SerialStage
-from macontrol.hal.stages.grbl.driver import GrblStage
-from macontrol.hal.stages.zaber.driver import ZaberStage
 from macontrol.sim.bench.boards.device import VirtualDevice
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import MICROSTEP_MM, VirtualZaber
-from support.scripted_stage import Driver, stage_settings
+from support.scripted_stage import stage_settings
 from support.scripted_zaber import zaber_settings
 
 CLOCK = WallClock()
-DRIVERS: dict[str, Driver[SerialStage]] = {"grbl": GrblStage, "zaber": ZaberStage}
 
 GRBL_PORT = os.environ.get("MACONTROL_STAGE_PORT")
 AXIS = os.environ.get("MACONTROL_STAGE_AXIS", "X")
@@ -45,8 +45,10 @@ if GRBL_PORT or ZABER_PORT:
 else:
     GRBL = ["grbl", "grblhal"]
     ZABER = ["zaber", "zaber-alerting"]
-BENCHES = {"grbl": GRBL, "zaber": ZABER}
-"""By driver, the names for `open_bench`."""
+IS_REAL = bool(GRBL_PORT or ZABER_PORT)
+OTHERS = [] if IS_REAL else [name for name in STAGES.names() if name not in ("grbl", "zaber")]
+BENCHES = [*GRBL, *ZABER, *OTHERS]
+"""The names for `open_bench`: at least one per registered driver."""
 
 
 @dataclass
@@ -58,8 +60,12 @@ class StageBench:
     traffic: list[tuple[str, bytes]] = field(default_factory=list)
 
     def stage(self) -> SerialStage:
-        driver = DRIVERS[self.settings.driver]
-        return driver(self.settings, CLOCK, log=lambda way, data: self.traffic.append((way, data)))
+        return STAGES[self.settings.driver].make(
+            self.settings,
+            CLOCK,
+            confirm_homing=lambda: True,
+            log=lambda way, data: self.traffic.append((way, data)),
+        )
 
     def assert_true_position(self, stage: SerialStage, position_mm: float) -> None:
         """Check the carriage itself, on an emulated board."""
@@ -80,6 +86,12 @@ def open_bench(name: str) -> Iterator[StageBench]:
         dialect: Literal["grbl", "grblhal"] = "grblhal" if name == "grblhal" else "grbl"
         with VirtualGrbl(CLOCK, dialect=dialect, distance_mm=20.0) as board:
             yield StageBench(stage_settings(board.port), board)
+    elif name in OTHERS:
+        driver = STAGES[name]
+        config = load_config(preset=driver.preset)
+        with resolve(driver.emulator)(config, CLOCK, None) as board:
+            config = config.replace(stage__port=board.port, stage__homing="allow")
+            yield StageBench(config.stage, board)
     else:
         settings = {"comm.alert": float(name == "zaber-alerting"), "limit.max": 120_000.0}
         with VirtualZaber(CLOCK, settings=settings, distance_mm=20.0) as device:

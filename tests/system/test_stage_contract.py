@@ -16,12 +16,12 @@ from macontrol.config.model.errors import (
     StopRequestedError,
 )
 from macontrol.hal import Stage
+from macontrol.hal.registry import STAGES
 from macontrol.hal.serial.stage import SerialStage
 from support.stage_benches import (
     BENCHES,
     CLOCK,
     DEADLINE_S,
-    DRIVERS,
     StageBench,
     await_rest,
     homed_stage,
@@ -34,7 +34,7 @@ from support.stage_benches import (
 pytestmark = pytest.mark.any_user
 
 
-@pytest.fixture(scope="module", params=[name for names in BENCHES.values() for name in names])
+@pytest.fixture(scope="module", params=BENCHES)
 def bench(request: pytest.FixtureRequest) -> Iterator[StageBench]:
     with open_bench(request.param) as bench:
         yield bench
@@ -56,10 +56,6 @@ def test_it_has_the_methods_of_the_stage_protocol(stage: SerialStage) -> None:
     typed: Stage = stage  # checked by mypy
     for name in ("description", "homing_is_due", "move_to", "where", "stop", "recover", "close"):
         assert hasattr(typed, name)
-
-
-def test_every_driver_has_a_bench() -> None:
-    assert BENCHES.keys() == DRIVERS.keys()
 
 
 def test_nothing_is_known_before_it_is_connected(bench: StageBench) -> None:
@@ -86,7 +82,7 @@ def test_the_quickest_answers_give_the_least_latency(stage: SerialStage) -> None
 def test_homing_needs_permission(bench: StageBench, stage: SerialStage) -> None:
     stage.close()  # the port has one owner
     sent: list[bytes] = []
-    asks = DRIVERS[bench.settings.driver](
+    asks = STAGES[bench.settings.driver].make(
         bench.settings.model_copy(update={"homing": "ask"}),
         CLOCK,
         log=lambda way, data: sent.append(data) if way == ">" else None,

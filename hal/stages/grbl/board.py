@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.stage_settings import AXES, StageSettings
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.rail import AxisLimits, homing_time_s, require_fit
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Axis:
         return self.travel_mm - 2 * self.pull_off_mm
 
 
-def read_axis(identity: BoardIdentity, settings: StageSettings) -> Axis:
+def read_axis(identity: BoardIdentity, settings: GrblSettings) -> Axis:
     """The configured axis, or ConfigError if board and config contradict each other."""
     values, index = identity.settings, AXES.index(settings.axis)
     _require_settings(values, settings.axis)
@@ -108,7 +109,7 @@ def _pull_off_mm(values: Mapping[int, float]) -> float:
     return max(values.get(27, 1.0), 0.0)
 
 
-def _homing_time_s(values: Mapping[int, float], travel_mm: float, settings: StageSettings) -> float:
+def _homing_time_s(values: Mapping[int, float], travel_mm: float, settings: GrblSettings) -> float:
     seek, feed = max(values.get(25, 500.0), 1.0) / 60, max(values.get(24, 25.0), 1.0) / 60
     # Per cycle: a search of 1.5 times the travel, then off, on and off again; up to three cycles.
     pull_off_s = _pull_off_mm(values) * (2 / seek + 5 / feed)
@@ -120,7 +121,7 @@ def _homing_time_s(values: Mapping[int, float], travel_mm: float, settings: Stag
     return homing_time_s(settings, 3 * cycle_s + 5.0, reason)
 
 
-def advice(identity: BoardIdentity, settings: StageSettings) -> tuple[Diagnosis, ...]:
+def advice(identity: BoardIdentity, settings: GrblSettings) -> tuple[Diagnosis, ...]:
     """Settings that work, but should be changed."""
     values, found = identity.settings, []
     if values.get(1, 255) != 255:

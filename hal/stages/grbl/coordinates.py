@@ -6,15 +6,15 @@ sign of the machine coordinates, nor the pull-off, nor the zero of a dialect mat
 
 from __future__ import annotations
 
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.serial.rail import usable_rail
 from macontrol.hal.stages.grbl.board import Axis
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
 class Coordinates:
     """Valid from one homing to the next. `origin_mm` is the machine coordinate after homing."""
 
-    def __init__(self, axis: Axis, settings: StageSettings, origin_mm: float) -> None:
+    def __init__(self, axis: Axis, settings: GrblSettings, origin_mm: float) -> None:
         self._rail = usable_rail(settings, axis.usable_mm, axis.step_mm)
         self._away = -1.0 if axis.homes_positive else 1.0
         self._inverted = settings.inverted

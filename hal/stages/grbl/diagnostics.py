@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.framing import LineBuffer
 from macontrol.hal.stages.grbl.board import BoardIdentity, advice
@@ -16,12 +15,13 @@ from macontrol.hal.stages.grbl.protocol import (
     Status,
     parse,
 )
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
 class GrblDiagnostics:
     """Implements `StageDiagnostics`."""
 
-    def __init__(self, settings: StageSettings) -> None:
+    def __init__(self, settings: GrblSettings) -> None:
         self._settings = settings
         self._buffer = LineBuffer()
         self._banner = self._version = self._options = ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.line import Line, TrafficLog
 from macontrol.hal.serial.stage import SerialParts, SerialStage
@@ -16,6 +15,7 @@ from macontrol.hal.stages.grbl.handshake import GrblHandshake
 from macontrol.hal.stages.grbl.homing import GrblHoming
 from macontrol.hal.stages.grbl.motion import GrblMotion
 from macontrol.hal.stages.grbl.session import GrblSession
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
 class GrblStage(SerialStage):
@@ -23,7 +23,7 @@ class GrblStage(SerialStage):
 
     def __init__(
         self,
-        settings: StageSettings,
+        settings: GrblSettings,
         clock: Clock,
         *,
         open_line: Callable[[], Line] | None = None,

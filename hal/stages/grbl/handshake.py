@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from macontrol.config.model.errors import ConfigError, StageError
-from macontrol.config.stage_settings import AXES
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.serial.latency import AnswerTimes, Parts, measure_until_stable
 from macontrol.hal.serial.rail import describe, usable_rail
 from macontrol.hal.serial.stage import SerialParts
@@ -21,6 +21,7 @@ from macontrol.hal.stages.grbl.protocol import (
     move_lines,
 )
 from macontrol.hal.stages.grbl.session import ANSWER_S, STOP_S, GrblSession
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 _RESETS = 3
 # How often the settings are read to get the same values twice.
@@ -38,7 +39,7 @@ _Facts = TypeVar("_Facts")
 class GrblHandshake:
     """What the board is. `identity` and `axis` are known once it is identified."""
 
-    def __init__(self, parts: SerialParts, session: GrblSession) -> None:
+    def __init__(self, parts: SerialParts[GrblSettings], session: GrblSession) -> None:
         self._settings = parts.settings
         self._clock = parts.clock
         self._position = parts.position

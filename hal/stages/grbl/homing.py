@@ -11,6 +11,7 @@ from macontrol.hal.stages.grbl.handshake import GrblHandshake
 from macontrol.hal.stages.grbl.motion import GrblMotion
 from macontrol.hal.stages.grbl.protocol import REPORT_MM, RESET, Failure
 from macontrol.hal.stages.grbl.session import GrblSession
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 _REPORTS_OF_HOME = 5
 _LONGEST_EXACT = 2**23
@@ -22,7 +23,7 @@ class GrblHoming:
 
     def __init__(
         self,
-        parts: SerialParts,
+        parts: SerialParts[GrblSettings],
         session: GrblSession,
         handshake: GrblHandshake,
         motion: GrblMotion,

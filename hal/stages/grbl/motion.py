@@ -23,6 +23,7 @@ from macontrol.hal.stages.grbl.protocol import (
     move_lines,
 )
 from macontrol.hal.stages.grbl.session import ANSWER_S, BANNER_WAIT_S, STOP_S, GrblSession
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 # A report that is not older than this is not requested again.
 _FRESH_S = 0.01
@@ -35,7 +36,9 @@ _NOT_STARTED_S = 1.0
 class GrblMotion:
     """Moves, reports and stops, in the coordinates of the last homing."""
 
-    def __init__(self, parts: SerialParts, session: GrblSession, handshake: GrblHandshake) -> None:
+    def __init__(
+        self, parts: SerialParts[GrblSettings], session: GrblSession, handshake: GrblHandshake
+    ) -> None:
         self._settings = parts.settings
         self._clock = parts.clock
         self._position = parts.position

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import inf
 
 from macontrol.config.model.errors import BoardRestartedError, StageError
-from macontrol.config.stage_settings import AXES
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.serial.stage import SerialParts
 from macontrol.hal.stages.grbl.protocol import (
     FEED_HOLD,
@@ -26,6 +26,7 @@ from macontrol.hal.stages.grbl.protocol import (
     Status,
     parse,
 )
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 ANSWER_S = 1.0
 BANNER_WAIT_S = 2.5
@@ -39,7 +40,7 @@ _ALARM_MESSAGE_S = 1.5
 class GrblSession:
     """One board behind one connection."""
 
-    def __init__(self, parts: SerialParts) -> None:
+    def __init__(self, parts: SerialParts[GrblSettings]) -> None:
         self._port = parts.settings.port
         self._clock = parts.clock
         self._connection = parts.connection

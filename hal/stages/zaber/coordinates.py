@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.serial.rail import usable_rail
 from macontrol.hal.stages.zaber.device import DeviceAxis
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 
 class Coordinates:
     """Valid from one homing to the next. `origin` is the position after homing (microsteps)."""
 
-    def __init__(self, axis: DeviceAxis, settings: StageSettings, origin: int) -> None:
+    def __init__(self, axis: DeviceAxis, settings: ZaberSettings, origin: int) -> None:
         self._rail = usable_rail(settings, axis.usable_mm, axis.microstep_mm)
         self._away = -1 if axis.homes_positive else 1
         self._inverted = settings.inverted

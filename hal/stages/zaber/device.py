@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import inf
 
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.serial.rail import AxisLimits, homing_time_s, require_fit
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 SPEED_UNIT = 1.6384
 """Speed data are microsteps per second times this."""
@@ -74,7 +74,7 @@ class DeviceAxis:
         return abs(other - self.home) * self.microstep_mm
 
 
-def read_microstep(settings: StageSettings) -> float:
+def read_microstep(settings: ZaberSettings) -> float:
     """The length of a microstep (mm), or ConfigError if it is not set."""
     if settings.microstep_mm == "unknown":
         raise ConfigError(
@@ -84,7 +84,7 @@ def read_microstep(settings: StageSettings) -> float:
     return settings.microstep_mm
 
 
-def read_axis(identity: DeviceIdentity, settings: StageSettings) -> DeviceAxis:
+def read_axis(identity: DeviceIdentity, settings: ZaberSettings) -> DeviceAxis:
     """The configured axis, or ConfigError if device and config contradict each other."""
     microstep = read_microstep(settings)
     if not identity.low < identity.high or identity.maxspeed <= 0:
@@ -127,7 +127,7 @@ def read_axis(identity: DeviceIdentity, settings: StageSettings) -> DeviceAxis:
     return axis
 
 
-def _homing_time_s(identity: DeviceIdentity, settings: StageSettings) -> float:
+def _homing_time_s(identity: DeviceIdentity, settings: ZaberSettings) -> float:
     slowest = max(min(identity.maxspeed, identity.approach), 1) / SPEED_UNIT
     # To the sensor, then off it and on it again slowly.
     time_s = 3 * (identity.high - identity.low) / slowest + 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from macontrol.config.stage_settings import AXES, StageSettings
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.framing import LineBuffer
 from macontrol.hal.stages.zaber.protocol import (
@@ -17,6 +17,7 @@ from macontrol.hal.stages.zaber.protocol import (
     parse,
     voids_position,
 )
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 _COMMAND = re.compile(rb"/\d+ \d (\d\d) ?([^:]*):..\n")
 _CLEAR_THE_RAIL = "check that the rail is clear, then home it"
@@ -39,7 +40,7 @@ _FIXES = {
 class ZaberDiagnostics:
     """Implements `StageDiagnostics`."""
 
-    def __init__(self, settings: StageSettings) -> None:
+    def __init__(self, settings: ZaberSettings) -> None:
         self._address = settings.device_address
         self._axis = AXES.index(settings.axis) + 1
         self._buffer = LineBuffer()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.line import Line, TrafficLog
 from macontrol.hal.serial.stage import SerialParts, SerialStage
@@ -17,6 +16,7 @@ from macontrol.hal.stages.zaber.handshake import ZaberHandshake
 from macontrol.hal.stages.zaber.homing import ZaberHoming
 from macontrol.hal.stages.zaber.motion import ZaberMotion
 from macontrol.hal.stages.zaber.session import ZaberSession
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 
 class ZaberStage(SerialStage):
@@ -24,7 +24,7 @@ class ZaberStage(SerialStage):
 
     def __init__(
         self,
-        settings: StageSettings,
+        settings: ZaberSettings,
         clock: Clock,
         *,
         open_line: Callable[[], Line] | None = None,

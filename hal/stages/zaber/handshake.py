@@ -16,6 +16,7 @@ from macontrol.hal.stages.zaber.device import (
 )
 from macontrol.hal.stages.zaber.protocol import whole_number
 from macontrol.hal.stages.zaber.session import ATTEMPTS, SHORTEST_POLL_S, ZaberSession
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 STOP_S = 5.0
 # Per batch; see hal/serial/latency.py.
@@ -27,7 +28,7 @@ _PLANNING_S = 0.002
 class ZaberHandshake:
     """What the device is. `identity` and `axis` are known once it is identified."""
 
-    def __init__(self, parts: SerialParts, session: ZaberSession) -> None:
+    def __init__(self, parts: SerialParts[ZaberSettings], session: ZaberSession) -> None:
         self._settings = parts.settings
         self._clock = parts.clock
         self._position = parts.position

@@ -11,6 +11,7 @@ from macontrol.hal.stages.zaber.handshake import ZaberHandshake
 from macontrol.hal.stages.zaber.motion import ZaberMotion
 from macontrol.hal.stages.zaber.protocol import INTERRUPTED, explain, is_fault, voids_position
 from macontrol.hal.stages.zaber.session import LONGEST_POLL_S, AxisStatus, ZaberSession
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 
 class ZaberHoming:
@@ -18,7 +19,7 @@ class ZaberHoming:
 
     def __init__(
         self,
-        parts: SerialParts,
+        parts: SerialParts[ZaberSettings],
         session: ZaberSession,
         handshake: ZaberHandshake,
         motion: ZaberMotion,

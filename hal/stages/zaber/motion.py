@@ -22,6 +22,7 @@ from macontrol.hal.stages.zaber.session import (
     AxisStatus,
     ZaberSession,
 )
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 # A caller waits for this, so a lost stage gets fewer attempts.
 _STOPS_WHEN_LOST = 2
@@ -31,7 +32,7 @@ class ZaberMotion:
     """Moves, reports and stops, in the coordinates of the last homing."""
 
     def __init__(
-        self, parts: SerialParts, session: ZaberSession, handshake: ZaberHandshake
+        self, parts: SerialParts[ZaberSettings], session: ZaberSession, handshake: ZaberHandshake
     ) -> None:
         self._settings = parts.settings
         self._clock = parts.clock

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from macontrol.config.model.errors import StageError
-from macontrol.config.stage_settings import AXES
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.serial.stage import SerialParts
 from macontrol.hal.stages.zaber.protocol import (
     HIDING_FLAGS,
@@ -28,6 +28,7 @@ from macontrol.hal.stages.zaber.protocol import (
     voids_position,
     whole_number,
 )
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 ATTEMPTS = 4
 SHORTEST_POLL_S = 0.002
@@ -49,7 +50,7 @@ class AxisStatus:
 class ZaberSession:
     """One axis of one device behind one connection."""
 
-    def __init__(self, parts: SerialParts) -> None:
+    def __init__(self, parts: SerialParts[ZaberSettings]) -> None:
         self._port = parts.settings.port
         self._address = parts.settings.device_address
         self._clock = parts.clock
