@@ -113,6 +113,7 @@ def main(arguments: argparse.Namespace) -> int:
         faults=arguments.faults,
         log=arguments.log,
     )
+    from macontrol.daemon import Daemon  # only here: `--help` and `--version` do without
 
     return Daemon(config, options).run()
 
