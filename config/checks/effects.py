@@ -1,7 +1,7 @@
 """Settings that change nothing under the other choices of a config.
 
-A value that does nothing and looks as if it did is refused where it describes the site; elsewhere
-`check` reports it, as a file may hold the settings of several policies or radios.
+Such a value is refused where it describes the site. Elsewhere `check` reports it, as a file may
+hold the settings of several policies or drivers.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from macontrol.config.policies import unused_settings
+from macontrol.config.sections.sdr import SdrSettings
+
 if TYPE_CHECKING:
     from macontrol.config.schema import Config
 
-_OF_MOVEUCB = ("eta", "margin", "search", "use_movement_cost", "use_persistence")
 _OF_FRINGES = ("components", "fringe_periods", "fringe_damping", "sector_deg", "angular_spread_deg")
 _OF_FRINGES_AND_RESIDUAL = (*_OF_FRINGES, "residual_length", "residual_weight")
 _OF_THE_PAPER_KERNEL = (*_OF_FRINGES_AND_RESIDUAL, "constant_weight")
@@ -54,17 +56,10 @@ def _within(section: str, *keys: str) -> list[str]:
 def _of_policy(config: Config) -> Iterator[tuple[list[str], str]]:
     algorithm = config.algorithm
     why = f"algorithm.policy is {algorithm.policy}"
-    if algorithm.policy != "epsilon-greedy":
-        yield ["algorithm.epsilon"], why
-    if algorithm.policy != "sweep-and-hold":
-        yield ["algorithm.sweep_period"], why
-    if algorithm.policy != "moveucb":
-        yield _within("algorithm", *_OF_MOVEUCB), why
-    if algorithm.policy in ("epsilon-greedy", "sweep-and-hold", "fixed"):
-        yield ["algorithm.beta"], why
-    if algorithm.policy in ("sweep-and-hold", "fixed"):
-        yield _within("kernel", "name", "se_length", *_OF_THE_PAPER_KERNEL), why
-        yield ["algorithm.ridge"], why
+    for setting in sorted(unused_settings(algorithm.policy)):
+        section, _, key = setting.partition(".")
+        keys = (key,) if key else type(getattr(config, section)).model_fields
+        yield _within(section, *keys), why
     if not algorithm.use_movement_cost:
         yield ["algorithm.eta"], "algorithm.use_movement_cost is false"
     if not algorithm.use_persistence:
@@ -98,16 +93,8 @@ def _of_world(config: Config) -> Iterator[tuple[list[str], str]]:
 
 
 def _of_devices(config: Config) -> Iterator[tuple[list[str], str]]:
-    stage, probe = config.stage, config.probe
-    if stage.driver == "grbl":
-        yield _within("stage", "device_address", "microstep_mm"), "stage.driver is grbl"
-    else:
-        yield ["stage.homing_command"], f"stage.driver is {stage.driver}"
-    if probe.driver == "rtl_tcp":
-        yield _within("probe", "soapy_arguments", "soapy_stream"), "probe.driver is rtl_tcp"
-    else:
-        yield ["probe.address"], f"probe.driver is {probe.driver}"
-    if probe.mode == "wideband":
+    probe = config.probe
+    if isinstance(probe, SdrSettings) and probe.mode == "wideband":
         yield _within("probe", "tone_offset_hz", "tone_bandwidth_hz"), "probe.mode is wideband"
     if probe.noise_floor != "measure":
         yield ["probe.noise_floor_s"], "probe.noise_floor is set"

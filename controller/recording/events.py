@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from macontrol.hal.probe import FLOOR_IS_MEASURED, NO_SIGNAL, TONE_LOST
+from macontrol.hal.probe import PROBE_REASONS
 
 
 class EventKind(StrEnum):
@@ -107,18 +107,7 @@ REASONS: dict[str, str] = {
     InvalidReason.NEVER_ARRIVED: "the measurement did not arrive within the window",
     InvalidReason.OUT_OF_RANGE: "the reward is larger than any link can give",
     InvalidReason.INVALID: "the probe gave no reason",
-    NO_SIGNAL: "the power is at the noise floor: the transmitter is off",
-    TONE_LOST: "the tone is outside its band",
-    FLOOR_IS_MEASURED: "the noise floor was measured in this slot, on request",
-    "no-noise-floor": "no noise floor is known yet",
-    "clipping": "the radio was overdriven",
-    "gap": "samples are missing",
-    "overflow": "the radio's driver dropped samples",
-    "settling": "the time of the samples is not known yet, after a gap",
-    "stale": "the samples of the interval did not arrive in time",
-    "sample-rate": "the radio delivers fewer samples than its rate",
-    "too-few-samples": "the interval is too short for a measurement",
-    "not-a-number": "the samples are not numbers",
+    **PROBE_REASONS,
 }
 """Every reason in the column `invalid` and its meaning; a probe of a plug-in can add its own."""
 

@@ -66,7 +66,7 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
     _refuse_long_rail(config, stage)
     _refuse_coarse_steps(config, stage)
     if problem := shortcoming(config):
-        raise ConfigError(problem)
+        raise problem.error()
     physical = config.physical
     plan = plan_slot(
         stage, actuation_time_s=physical.actuation_time_s, stroke_mm=physical.stroke_mm

@@ -475,4 +475,4 @@ def slow_server(server: socket.socket) -> None:
 
 def test_options_of_the_bench_need_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--port", "/dev/ttyUSB0"]) == 64
-    assert "--port goes with --backend serial" in capsys.readouterr().err
+    assert "--port needs --backend serial" in capsys.readouterr().err

@@ -28,7 +28,7 @@ DEFAULT_SETTINGS: dict[str, float] = {
 
 MICROSTEP_MM = 0.49609375e-3
 GUIDE_TRAVEL_MM = 150.0
-"""The travel of the Zaber stage of docs/bench-guide.md."""
+"""The travel of the Zaber stage of docs/build-a-bench.md."""
 
 _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(
@@ -369,7 +369,8 @@ def guide_board(config: Config, clock: Clock, link: Path | None) -> VirtualZaber
     config that does not fit the guide's rail does not fit this one either.
     """
     physical, stage = config.physical, config.stage
-    step_mm = MICROSTEP_MM if stage.microstep_mm == "unknown" else stage.microstep_mm
+    own = stage.model_dump()[stage.driver]
+    step_mm = MICROSTEP_MM if own["microstep_mm"] == "unknown" else own["microstep_mm"]
     travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
     speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
     settings = {

@@ -14,6 +14,7 @@ from macontrol.commands import devices as command
 from macontrol.controller.host.processes import Access, Process
 from macontrol.controller.host.radios import RadioServer, UsbRadio
 from macontrol.controller.host.serial_ports import SerialPort
+from macontrol.hal.registry import PROBES
 
 OPEN = Access(True, "root", "dialout", "crw-rw----")
 SHUT = Access(False, "root", "dialout", "crw-rw----")
@@ -25,7 +26,9 @@ def shown(
     servers: list[RadioServer] | None = None,
 ) -> str:
     written = io.StringIO()
-    command.show(Console(file=written), ports or [], radios or [], servers or [])
+    command.show(
+        Console(file=written), ports or [], radios or [], {PROBES["rtl_tcp"]: servers or []}
+    )
     return written.getvalue()
 
 
@@ -49,7 +52,7 @@ class TestSerialPorts:
         told = shown([replace(PORT, names=(name,))])
         assert f"  {name}\n" in told
         assert "Arduino (Uno), USB 2341:0043" in told
-        assert "at present /dev/ttyUSB0" in told
+        assert "now /dev/ttyUSB0" in told
 
     def test_the_process_that_uses_it_is_shown(self) -> None:
         used = replace(PORT, holders=(Process(7, "ModemManager"),))
@@ -74,7 +77,7 @@ def test_it_says_so_when_there_is_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("find_serial_ports", "find_usb_radios", "find_radio_servers"):
-        monkeypatch.setattr(command, name, list)
+        monkeypatch.setattr(command, name, lambda **_: [])
     assert main(["devices"]) == 0
     told = capsys.readouterr().out
     assert "serial ports: none" in told
@@ -105,7 +108,7 @@ def test_soapysdr_is_asked_for_radios_only_on_request(
     assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in told
     monkeypatch.setattr(Soapy.Device, "enumerate", list)
     assert main(["devices", "--soapy"]) == 0
-    assert "finds: none; it has modules for: HackRF" in capsys.readouterr().out
+    assert "finds: none; its modules: HackRF" in capsys.readouterr().out
 
 
 @pytest.mark.fault("soapy-not-installed")
