@@ -25,7 +25,7 @@ UNITS := macontrol.service macontrol@.service
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-as-root test-random fault-tests lock apt install install-program install-service uninstall clean
+.PHONY: help demo test test-as-root test-random fault-tests docs lock apt install install-program install-service uninstall clean
 
 help: ## list the targets
 	@echo "Targets (variables: PYTHON=$(PYTHON) VENV=$(VENV) PYTEST_ARGS=$(PYTEST_ARGS)):"
@@ -55,6 +55,9 @@ test-random: $(VENV)/.stamp-dev ## run the property tests with random examples (
 
 fault-tests: ## write docs/fault-tests.md from the fault marks on the tests
 	$(PYTHON) tests/support/fault_audit.py
+
+docs: fault-tests $(VENV)/.stamp-dev ## write the generated pages of docs/
+	$(BIN)/python tests/support/run_file_page.py
 
 $(VENV)/.stamp-run: pyproject.toml $(LOCK) bootstrap.py
 	$(create_venv)

@@ -5,20 +5,21 @@ all rooms share, `config.files` reads and writes files safely.
 """
 
 from macontrol.config.loading import (
+    Loaded,
     differing_keys,
     load_config,
-    overrides_without_effect,
-    preset_names,
-    preset_text,
+    load_with_origins,
     stored_config,
 )
+from macontrol.config.presets import preset_names, preset_text
 from macontrol.config.schema import Config
 
 __all__ = [
     "Config",
+    "Loaded",
     "differing_keys",
     "load_config",
-    "overrides_without_effect",
+    "load_with_origins",
     "preset_names",
     "preset_text",
     "stored_config",

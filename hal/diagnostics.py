@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import StageSettings
 
 
 class Diagnosis(NamedTuple):
@@ -35,13 +34,3 @@ class StageCheckup(Protocol):
 
     def advice(self, settings: StageSettings) -> Sequence[Diagnosis]:
         """What could be better, though the board can be used as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeHints:
-    """What the doctor adds when a probe does not open."""
-
-    fix: str
-    """What to do if the error itself does not say."""
-    server_port: int | None = None
-    """The TCP port of the radio's server; its clients are named."""

@@ -1,7 +1,7 @@
 """Settings that change nothing under the other choices of a config.
 
-A value that does nothing and looks as if it did is refused where it describes the site; elsewhere
-`check` reports it, as a file may hold the settings of several policies or radios.
+Such a value is refused where it describes the site. Elsewhere `check` reports it, as a file may
+hold the settings of several policies or drivers.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from macontrol.config.policies import unused_settings
+from macontrol.config.sections.sdr import SdrSettings
 
 if TYPE_CHECKING:
     from macontrol.config.schema import Config
@@ -92,16 +93,8 @@ def _of_world(config: Config) -> Iterator[tuple[list[str], str]]:
 
 
 def _of_devices(config: Config) -> Iterator[tuple[list[str], str]]:
-    stage, probe = config.stage, config.probe
-    if stage.driver == "grbl":
-        yield _within("stage", "device_address", "microstep_mm"), "stage.driver is grbl"
-    else:
-        yield ["stage.homing_command"], f"stage.driver is {stage.driver}"
-    if probe.driver == "rtl_tcp":
-        yield _within("probe", "soapy_arguments", "soapy_stream"), "probe.driver is rtl_tcp"
-    else:
-        yield ["probe.address"], f"probe.driver is {probe.driver}"
-    if probe.mode == "wideband":
+    probe = config.probe
+    if isinstance(probe, SdrSettings) and probe.mode == "wideband":
         yield _within("probe", "tone_offset_hz", "tone_bandwidth_hz"), "probe.mode is wideband"
     if probe.noise_floor != "measure":
         yield ["probe.noise_floor_s"], "probe.noise_floor is set"

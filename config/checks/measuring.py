@@ -9,13 +9,11 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from macontrol.config.checks.problem import Problem
 from macontrol.config.model.rounding import at_least
 from macontrol.config.model.slot_timing import shortest_slot_s
-from macontrol.config.probe_settings import (
-    LEAST_BAND_TIMES_WINDOW,
-    LONGEST_WINDOW_S,
-    ProbeSettings,
-)
+from macontrol.config.sections.probe import ProbeSettings
+from macontrol.config.sections.sdr import LEAST_BAND_TIMES_WINDOW, LONGEST_WINDOW_S, SdrSettings
 
 if TYPE_CHECKING:
     from macontrol.config.schema import Config
@@ -28,23 +26,37 @@ _ROOM = 1 + 1e-6
 
 
 def measured_s(config: Config) -> float:
-    """The measured part of a slot; not above 0 if the guards and the lead leave no time."""
-    return min(config.slot_timing.measure_s - _left_out_s(config.probe), LONGEST_WINDOW_S)
+    """How much of it is measured; nothing or less if the guards take it all."""
+    left_s = config.slot_timing.measure_s - _left_out_s(config.probe)
+    return min(left_s, LONGEST_WINDOW_S) if isinstance(config.probe, SdrSettings) else left_s
 
 
-def shortcoming(config: Config) -> str | None:
-    """Why a slot is too short to be measured, as `key: reason; fix`; None if it is long enough."""
+def shortcoming(config: Config) -> Problem | None:
+    """Why a slot is too short to be measured; None if it is not."""
     probe, measured = config.probe, measured_s(config)
+    if not isinstance(probe, SdrSettings):
+        return None if measured > 0 else _nothing_left(config)
     samples = measured * probe.sample_rate_hz
     if samples >= probe.least_samples:
-        return _too_narrow(config) if probe.mode == "tone" else None
+        return _too_narrow(config, probe) if probe.mode == "tone" else None
     slot_s = slot_for(config, probe.least_samples / probe.sample_rate_hz)
-    interval_ms, measured_ms = config.slot_timing.measure_s * 1e3, max(0.0, measured) * 1e3
-    return (
-        f"probe.least_samples: the measuring interval of a slot is {interval_ms:.3g} ms, or "
-        f"{measured_ms:.3g} ms without probe.guard_s and probe.lead_s; that is "
-        f"{max(0, int(samples))} samples, and {probe.least_samples} are needed; set "
-        f"physical.slot_duration_s to at least {slot_s}, or lower probe.guard_s or probe.lead_s"
+    return Problem(
+        "probe.least_samples",
+        f"the measuring interval of a slot is {config.slot_timing.measure_s * 1e3:.3g} ms, or "
+        f"{max(0.0, measured) * 1e3:.3g} ms without probe.guard_s and probe.lead_s; that is "
+        f"{max(0, int(samples))} samples, and {probe.least_samples} are needed",
+        f"set physical.slot_duration_s to at least {slot_s}, or lower probe.guard_s or "
+        "probe.lead_s",
+    )
+
+
+def _nothing_left(config: Config) -> Problem:
+    return Problem(
+        "probe.guard_s",
+        f"the measuring interval of a slot is {config.slot_timing.measure_s * 1e3:.3g} ms, and "
+        "probe.guard_s and probe.lead_s take all of it",
+        f"set physical.slot_duration_s to at least {slot_for(config, config.probe.guard_s)}, or "
+        "lower probe.guard_s or probe.lead_s",
     )
 
 
@@ -60,7 +72,7 @@ def slot_for(config: Config, window_s: float) -> str:
 
 
 def lead_fix(config: Config, delay_s: float) -> str:
-    """The settings with which rewards arrive before the decision, for the longest delay seen."""
+    """What to set so that rewards arrive before the decision, given the longest delay seen."""
     probe = config.probe
     lead_s = ceil((delay_s - probe.guard_s) * 1e3 + _LEAD_ROOM_MS) / 1e3
     if lead_s > _LONGEST_LEAD_S:
@@ -68,20 +80,26 @@ def lead_fix(config: Config, delay_s: float) -> str:
     fix = f"set probe.lead_s to {lead_s:g}"
     led = config.model_copy(update={"probe": probe.model_copy(update={"lead_s": lead_s})})
     if shortcoming(led) is not None:
-        window_s = probe.least_samples / probe.sample_rate_hz
-        if probe.mode == "tone":
-            window_s = max(window_s, LEAST_BAND_TIMES_WINDOW / probe.tone_bandwidth_hz)
-        fix += f" and physical.slot_duration_s to at least {slot_for(led, window_s)}"
+        fix += f" and physical.slot_duration_s to at least {slot_for(led, _needed_s(probe))}"
     return fix
+
+
+def _needed_s(probe: ProbeSettings) -> float:
+    """The shortest window that can be measured."""
+    if not isinstance(probe, SdrSettings):
+        return probe.guard_s
+    window_s = probe.least_samples / probe.sample_rate_hz
+    if probe.mode == "tone":
+        window_s = max(window_s, LEAST_BAND_TIMES_WINDOW / probe.tone_bandwidth_hz)
+    return window_s
 
 
 def _left_out_s(probe: ProbeSettings) -> float:
     return 2 * probe.guard_s + probe.lead_s
 
 
-def _too_narrow(config: Config) -> str | None:
-    """Why a window is too short for the tone's bandwidth; None if all are long enough."""
-    probe = config.probe
+def _too_narrow(config: Config, probe: SdrSettings) -> Problem | None:
+    """Why the windows are too short for the tone's bandwidth; None if they are not."""
     windows = {"are measured per slot": measured_s(config)}
     if probe.noise_floor == "measure":
         windows["the noise floor is measured for"] = probe.noise_floor_s
@@ -96,8 +114,9 @@ def _too_narrow(config: Config) -> str | None:
         fixes.append(f"set probe.noise_floor_s to at least {at_least(needed_s)}")
     elif needed_s <= LONGEST_WINDOW_S:
         fixes.append(f"set physical.slot_duration_s to at least {slot_for(config, needed_s)}")
-    return (
-        f"probe.tone_bandwidth_hz: {width_hz:g} Hz are too narrow for the {shortest_s:.3g} s that "
-        f"{of_what}: the noise floor and the slots would be measured in bands of different "
-        f"widths; {', or '.join(fixes) or 'move the tone nearer to the tuner'}"
+    return Problem(
+        "probe.tone_bandwidth_hz",
+        f"{width_hz:g} Hz are too narrow for the {shortest_s:.3g} s that {of_what}: the noise "
+        "floor and the slots would be measured in bands of different widths",
+        f"{', or '.join(fixes) or 'move the tone nearer to the tuner'}",
     )

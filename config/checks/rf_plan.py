@@ -6,34 +6,35 @@ A converter moves the carrier to |carrier − LO|; without one the radio receive
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
+from macontrol.config.checks.problem import Problem
 from macontrol.config.model.rounding import close_to
-from macontrol.config.probe_settings import ProbeSettings
+from macontrol.config.sections.probe import ProbeSettings
+from macontrol.config.sections.sdr import SdrSettings
 
 PLAN_KEYS = {
-    ("physical", "carrier_frequency_hz"),
-    ("probe", "tuner_frequency_hz"),
-    ("probe", "sample_rate_hz"),
+    "physical.carrier_frequency_hz",
+    "probe.tuner_frequency_hz",
+    "probe.sample_rate_hz",
 }
 """What a converter has to agree with."""
-_RTL_SDR_HZ = 24e6, 1766e6
-"""What the tuner of nearly all RTL-SDRs receives (R820T)."""
 
 
-def has_radio(probe: ProbeSettings) -> bool:
-    """Whether the config is of a bench with a radio: its RF plan is stated."""
-    return probe.converter_lo_hz != "unknown"
+def is_planned(probe: ProbeSettings) -> TypeGuard[SdrSettings]:
+    """Whether the probe is a radio with a known RF plan."""
+    return isinstance(probe, SdrSettings) and probe.converter_lo_hz != "unknown"
 
 
 def received_hz(carrier_hz: float, probe: ProbeSettings) -> float | None:
     """Where the radio finds the carrier; None if it is unknown what is between them."""
-    lo_hz = probe.converter_lo_hz
-    if lo_hz == "unknown":
+    if not isinstance(probe, SdrSettings) or probe.converter_lo_hz == "unknown":
         return None
+    lo_hz = probe.converter_lo_hz
     return carrier_hz if lo_hz == "none" else abs(carrier_hz - lo_hz)
 
 
-def describe_plan(carrier_hz: float, probe: ProbeSettings) -> str:
+def describe_plan(carrier_hz: float, probe: SdrSettings) -> str:
     """The plan in one line."""
     carrier, lo_hz = mega(carrier_hz), probe.converter_lo_hz
     if isinstance(lo_hz, str):
@@ -45,16 +46,16 @@ def describe_plan(carrier_hz: float, probe: ProbeSettings) -> str:
     return f"{plan}, tuner at {mega(probe.tuner_frequency_hz)}"
 
 
-def plan_contradictions(carrier_hz: float, probe: ProbeSettings) -> Iterator[str]:
-    """Why the tuner does not receive the carrier, and what would do; nothing if it does."""
+def plan_contradictions(carrier_hz: float, probe: ProbeSettings) -> Iterator[Problem]:
+    """Why the tuner does not receive the carrier, and the fix; nothing if it does."""
     received = received_hz(carrier_hz, probe)
-    if received is None:
+    if received is None or not isinstance(probe, SdrSettings):
         return
     centre_hz, half_hz = probe.tuner_frequency_hz, probe.sample_rate_hz / 2
-    # Also of a tone: within the received band, oscillators may be off by more than its own band.
+    # For a tone too: oscillators may be off by more than the tone's own band.
     if abs(received - centre_hz) <= half_hz:
         return
-    # Off the signal's centre, as the receiver has a line of its own there.
+    # Beside the centre of the signal, as the receiver has a line of its own there.
     aside_hz = probe.tone_offset_hz if probe.mode == "tone" else probe.sample_rate_hz / 8
     how = (
         "no converter moves it"
@@ -71,16 +72,18 @@ def plan_contradictions(carrier_hz: float, probe: ProbeSettings) -> Iterator[str
         lo_hz = carrier_hz - wanted_hz if carrier_hz > wanted_hz else carrier_hz + wanted_hz
         fixes.append(f"set probe.converter_lo_hz to {close_to(lo_hz)}")
     which = ", whichever is wrong" if len(fixes) > 1 else ""
-    yield (
-        f"probe.tuner_frequency_hz: the carrier is at {mega(carrier_hz)}, {how}, and with "
-        f"the tuner at {mega(probe.tuner_frequency_hz)} the radio receives "
-        f"{mega(centre_hz - half_hz)} to {mega(centre_hz + half_hz)}; {', or '.join(fixes)}{which}"
+    yield Problem(
+        "probe.tuner_frequency_hz",
+        f"the carrier is at {mega(carrier_hz)}, {how}, and with the tuner at "
+        f"{mega(probe.tuner_frequency_hz)} the radio receives {mega(centre_hz - half_hz)} to "
+        f"{mega(centre_hz + half_hz)}",
+        f"{', or '.join(fixes)}{which}",
     )
 
 
-def _may_tune(probe: ProbeSettings, hz: float) -> bool:
-    """Whether a tuner frequency is worth suggesting: an RTL-SDR's range is known beforehand."""
-    low_hz, high_hz = _RTL_SDR_HZ if probe.driver == "rtl_tcp" else (1, 2**32 - 2)
+def _may_tune(probe: SdrSettings, hz: float) -> bool:
+    """Whether a tuner frequency is worth suggesting."""
+    low_hz, high_hz = probe.usual_range_hz
     return low_hz <= hz <= high_hz
 
 

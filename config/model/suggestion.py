@@ -1,4 +1,4 @@
-"""Hints in messages: the known word that was meant, the command that installs a package."""
+"""Parts of messages: the closest known word, the command that installs a package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Name the known word that is closest, whatever its case and dashes; else list them all."""
+    """Name the closest known word, ignoring case and dashes; if none is close, list them all."""
     words = list(known)
     folded = {_folded(name): name for name in reversed(words)}
     close = difflib.get_close_matches(_folded(word)[:100], folded, n=1)
@@ -24,16 +24,16 @@ def pip_install(package: str) -> str:
 
 
 def shortened(value: object, most: int = 60) -> str:
-    """Show a value in a message, cut where it is long."""
+    """A value for a message, cut if it is long."""
     try:
         text = repr(value)
-    except ValueError:  # Python prints no number of more than 4300 digits
+    except ValueError:  # Python does not print a number of more than 4300 digits
         return "a number of thousands of digits"
     return cut(text, most)
 
 
 def cut(text: str, most: int = 100) -> str:
-    """Cut a text for a message where it is long."""
+    """A text for a message, cut if it is long."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

@@ -20,8 +20,6 @@ from macontrol.controller.host.processes import (
 )
 
 DEV, USB = Path("/dev"), Path("/sys/bus/usb/devices")
-RTL_TCP_PORT = 1234
-"""The default port of `rtl_tcp`."""
 
 # By vendor, or by vendor and product, in hexadecimal as lsusb shows them.
 _RADIOS = {
@@ -58,7 +56,7 @@ class UsbRadio:
 
 @dataclass(frozen=True, slots=True)
 class RadioServer:
-    """A server on rtl_tcp's port, or with a name like rtl_tcp."""
+    """A server on the port of a driver's servers, or with such a name."""
 
     address: str
     servers: tuple[Process, ...]
@@ -93,21 +91,21 @@ def find_usb_radios(usb: Path = USB, dev: Path = DEV, proc: Path = PROC) -> list
     return found
 
 
-def find_radio_servers(proc: Path = PROC) -> list[RadioServer]:
-    """Return the servers of this machine that listen on rtl_tcp's port, or are named rtl_*."""
+def find_radio_servers(proc: Path = PROC, *, port: int, prefix: str) -> list[RadioServer]:
+    """Return the servers of this machine that listen on a port, or whose names have a prefix."""
     files = OpenFiles(proc)
     sockets = list(tcp_sockets(proc))
     found: dict[int, RadioServer] = {}
     for socket in sockets:
         if not socket.listens_on_loopback:
             continue
-        port, servers = socket.local_port, files.owners_of(socket)
-        is_named = any(server.command.startswith("rtl_") for server in servers)
-        if port == RTL_TCP_PORT or is_named:
-            found[port] = RadioServer(
-                address=f"127.0.0.1:{port}",
+        local, servers = socket.local_port, files.owners_of(socket)
+        is_named = any(server.command.startswith(prefix) for server in servers)
+        if local == port or is_named:
+            found[local] = RadioServer(
+                address=f"127.0.0.1:{local}",
                 servers=servers,
-                clients=files.clients_of(port, sockets),
-                is_busy=any(each.is_established and each.local_port == port for each in sockets),
+                clients=files.clients_of(local, sockets),
+                is_busy=any(each.is_established and each.local_port == local for each in sockets),
             )
-    return [found[port] for port in sorted(found)]
+    return [found[local] for local in sorted(found)]

@@ -6,6 +6,7 @@ No port is opened: opening a port resets many controller boards.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,6 @@ _ADAPTERS = {
     "16c0:0483": "Teensy",
     "2e8a": "RP2040 board",
     "303a": "ESP32 board",
-    "2939": "Zaber stage",
 }
 
 
@@ -51,8 +51,13 @@ class SerialPort:
     holders: tuple[Process, ...]
 
 
-def find_serial_ports(dev: Path = DEV, proc: Path = PROC) -> list[SerialPort]:
-    """Return the serial ports of this machine, USB ports first."""
+def find_serial_ports(
+    dev: Path = DEV, proc: Path = PROC, *, stages: Mapping[str, str] | None = None
+) -> list[SerialPort]:
+    """Return the serial ports of this machine, USB ports first.
+
+    `stages` maps USB ids of stages to what they are.
+    """
     files = OpenFiles(proc)
     found = []
     for port in list_ports.comports():
@@ -60,7 +65,7 @@ def find_serial_ports(dev: Path = DEV, proc: Path = PROC) -> list[SerialPort]:
             continue
         usb_id = "" if port.vid is None else f"{port.vid:04x}:{port.pid:04x}"
         label = " ".join(str(part) for part in (port.manufacturer, port.product) if part)
-        what = known_adapter(usb_id) or ("USB serial port" if usb_id else "built-in port")
+        what = known_adapter(usb_id, stages) or ("USB serial port" if usb_id else "built-in port")
         found.append(
             SerialPort(
                 device=port.device,
@@ -84,9 +89,9 @@ def port_identity(device: str) -> str:
     return "not on the USB"
 
 
-def known_adapter(usb_id: str) -> str:
+def known_adapter(usb_id: str, stages: Mapping[str, str] | None = None) -> str:
     """Describe the serial port with this vendor:product; empty if it is unknown."""
-    return by_usb_id(_ADAPTERS, usb_id)
+    return by_usb_id({**_ADAPTERS, **(stages or {})}, usb_id)
 
 
 def stable_names(device: str, dev: Path = DEV) -> tuple[str, ...]:

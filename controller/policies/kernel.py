@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config import schema
+from macontrol.config.sections.kernel import Kernel
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class StationaryKernel:
         return value
 
 
-def kernel_from_config(kernel: schema.Kernel) -> StationaryKernel:
+def kernel_from_config(kernel: Kernel) -> StationaryKernel:
     """The kernel of a config: the paper's, or one of its three comparison kernels."""
     if kernel.name == "se":
         return StationaryKernel(0.0, (DampedCosine(1.0, inf, kernel.se_length),))

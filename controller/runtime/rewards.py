@@ -14,7 +14,7 @@ from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.hal import Clock, Measurement
 from macontrol.hal.probe import FLOOR_IS_MEASURED
 
-_NO_HINT = "see docs/hardware-probes.md"
+_NO_HINT = "see docs/probes.md#reasons"
 
 
 @dataclass(slots=True)

@@ -17,6 +17,10 @@ from macontrol.config import Config
 from macontrol.config.files.atomic_file import atomic_file
 from macontrol.config.files.input_file import RESULT_LIMIT, check_archive
 from macontrol.config.model.errors import InputOutputError, reason_of
+from macontrol.config.schema import driver_settings
+from macontrol.config.sections.physical import Physical
+from macontrol.config.sections.section import Section
+from macontrol.config.sections.survey import Survey as SurveySettings
 from macontrol.controller.recording.runfile.files import default_run_folder, file_stem
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal.backend import difference
@@ -97,7 +101,7 @@ def _refusal(kept: Mapping[str, Any], config: Config, identity: Mapping[str, str
     age_s = time.time() - float(kept["time"].item())
     if not 0 <= age_s < config.survey.fresh_s:
         return f"is {age_s:.0f} s old, and survey.fresh_s = {config.survey.fresh_s:g}"
-    if str(kept["bench"]) != _bench(config):
+    if _kept_bench(str(kept["bench"])) != _bench(config):
         return "was measured with other settings"
     if "identity" not in kept:
         return "has no identity of its bench"
@@ -108,6 +112,20 @@ def _refusal(kept: Mapping[str, Any], config: Config, identity: Mapping[str, str
 
 def _bench(config: Config) -> str:
     """The settings that a survey depends on: rail, slot, radio, sampling."""
-    tables = (config.physical, config.survey, config.stage, config.probe)
+    return _dumped(config.physical, config.survey, config.stage, config.probe)
+
+
+def _kept_bench(text: str) -> str:
+    """The bench of a kept survey in the present spelling; earlier versions had another."""
+    physical, survey, stage, probe = json.loads(text)
+    return _dumped(
+        Physical.model_validate(physical),
+        SurveySettings.model_validate(survey),
+        driver_settings("stage", stage),
+        driver_settings("probe", probe),
+    )
+
+
+def _dumped(*tables: Section) -> str:
     when_to_home = {"homing", "homing_time_s", "rehome_every_s"}
     return json.dumps([table.model_dump(exclude=when_to_home) for table in tables], sort_keys=True)

@@ -20,7 +20,7 @@ from macontrol.config.model.errors import (
     StageError,
     StageLostError,
 )
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import SerialStageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.latency import AnswerTimes, Parts
 from macontrol.hal.serial.line import Line, SerialLine, TrafficLog, open_with_back_off
@@ -63,7 +63,7 @@ class SerialStage(ABC):
 
     def __init__(
         self,
-        settings: StageSettings,
+        settings: SerialStageSettings,
         clock: Clock,
         *,
         open_line: Callable[[], Line] | None = None,

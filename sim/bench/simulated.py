@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 
 import numpy as np
 
 from macontrol.config import Config
-from macontrol.config.schema import Physical
+from macontrol.config.sections.physical import Physical
 from macontrol.hal import Arrival, Clock, Measurement, StageDescription
 from macontrol.sim.world.carriage import Carriage
 from macontrol.sim.world.channel import Channel, survey_rewards
@@ -130,6 +131,9 @@ class SimulatedBench:
     To continue an earlier run, `slot` and `position_mm` say where that run ended.
     """
 
+    # Config and seed define a simulated world, and a run file compares these two itself.
+    identity: Mapping[str, str] = MappingProxyType({"bench": "simulated"})
+
     def __init__(
         self,
         config: Config,
@@ -150,8 +154,6 @@ class SimulatedBench:
             describe(config.physical, name), clock, start if position_mm is None else position_mm
         )
         self.probe = SimulatedProbe(config, channel, self.stage, clock)
-        # Config and seed define a simulated world, and a run file compares these two itself.
-        self.identity: Mapping[str, str] = {"bench": "simulated"}
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
         """The paper's survey: a frozen snapshot of the channel at slot 0, with noise."""

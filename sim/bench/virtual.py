@@ -19,19 +19,17 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.checks.rf_plan import received_hz
+from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
+from macontrol.config.model.registry import resolve
 from macontrol.config.model.reward import snr_of
 from macontrol.config.model.units import from_db
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.device import VirtualDevice
-from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from macontrol.sim.bench.boards.zaber import VirtualZaber
 from macontrol.sim.bench.radio import DEBIAN_BLOCK_BYTES, VirtualRadio
 from macontrol.sim.world.channel import Channel, survey_noise
 
 NOISE_DBFS = -40.0
 """The noise floor of the virtual radio: low enough that a strong link does not clip."""
-EMULATORS: dict[str, type[VirtualDevice]] = {"grbl": VirtualGrbl, "zaber": VirtualZaber}
-"""The emulated board of each stage driver."""
 
 Fault: TypeAlias = Callable[["VirtualBench", float], None]
 
@@ -118,7 +116,7 @@ class VirtualBench:
     ) -> None:
         self.world = VirtualWorld(config, clock, seed=seed)
         # The radio first: if its address is in use, the link of that other bench is left alone.
-        self.radio = VirtualRadio(
+        self.radio: VirtualRadio = resolve(_radio_emulator(config))(
             self.world.power_at,
             noise_power=from_db(NOISE_DBFS),
             carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
@@ -134,8 +132,9 @@ class VirtualBench:
             clock=clock,
         )
         try:
-            emulator = EMULATORS[config.stage.driver]
-            self.stage = self.world.board = emulator.from_config(config, clock, link)
+            emulate = resolve(STAGE_DRIVERS[config.stage.driver].emulator)
+            self.stage: VirtualDevice = emulate(config, clock, link)
+            self.world.board = self.stage
         except OSError:
             self.radio.close()
             raise
@@ -212,3 +211,9 @@ def parse_command(command: str) -> tuple[str, float]:
     if amount < 0 and UNITS.get(name) == "S":
         raise ValueError(f"{text}: a time cannot be negative")
     return name, amount
+
+
+def _radio_emulator(config: Config) -> str:
+    """The emulator of the config's probe, or of the first driver that has one."""
+    drivers = [PROBE_DRIVERS[config.probe.driver], *PROBE_DRIVERS.working()]
+    return next(driver.emulator for driver in drivers if driver.emulator)

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from macontrol.config.model.errors import HardwareError, UsageError
-from macontrol.config.suggestion import pip_install
+from macontrol.config.model.suggestion import pip_install
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from macontrol import __version__
 from macontrol.command_parser import HelpFormatter, Parser
 from macontrol.config.model.errors import MacontrolError, UsageError
-from macontrol.config.suggestion import did_you_mean, shortened
+from macontrol.config.model.suggestion import did_you_mean, shortened
 from macontrol.standard_streams import (
     discard,
     is_full,
@@ -35,6 +35,7 @@ class Command(Protocol):
 
 COMMANDS = {
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
+    "config": "show every setting, its value and where it was set",
     "devices": "list likely stages and radios on this machine, and who uses them",
     "survey": "measure the reward along the rail once, as a file and a plot",
     "export": "write a recorded run as csv, npz, or a reward map",
@@ -42,7 +43,7 @@ COMMANDS = {
     "simulate-map": "write a simulated world that policies can be replayed on",
     "reproduce": "compute the paper's figures, compared with the paper's values",
     "bench": "measure macontrol on this machine",
-    "virtual-bench": "emulate a stage and an rtl_tcp radio in one simulated world",
+    "virtual-bench": "emulate a stage and a radio in one simulated world",
 }
 """Each command and its summary. A module is loaded when it is used: some take a second."""
 
@@ -113,8 +114,9 @@ def _run(words: list[str]) -> int:
     """Run the command; without one, run the controller."""
     if words and words[0] == "help":
         words = [*(word for word in words[1:] if word not in _WITHOUT_MODULE), "--help"]
-    if words and words[0] == "version":
-        words = ["--version"]
+    if words and words[0] in ("version", "--version"):  # without loading any command
+        print(f"macontrol {__version__}")
+        return 0
     if words and words[0] in COMMANDS:
         module = _load(words[0])
         parser = Parser(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from macontrol.config.model.errors import UsageError
-from macontrol.config.suggestion import did_you_mean, shortened
+from macontrol.config.model.suggestion import did_you_mean, shortened
 from macontrol.standard_streams import print_error
 
 if TYPE_CHECKING:

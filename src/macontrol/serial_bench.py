@@ -27,14 +27,9 @@ from macontrol.hal import Clock, Probe
 from macontrol.hal.capabilities import HasNoiseFloor, Openable
 from macontrol.hal.noise_floor import NoiseFloor, implausible_rise, known_floor
 from macontrol.hal.probe import TONE_LOST
-from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
-from macontrol.hal.probes.sdr.probe import SdrProbe
-from macontrol.hal.probes.sdr.reader import IQStream
-from macontrol.hal.probes.soapy.stream import SoapyStream
+from macontrol.hal.registry import PROBES, STAGES
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
-from macontrol.hal.stages.grbl.driver import GrblStage
-from macontrol.hal.stages.zaber.driver import ZaberStage
 from macontrol.recorders import FaultReporter
 
 _CONNECT_S = 30.0
@@ -78,7 +73,6 @@ class SerialBench:
         self._clock = clock
         self._identity: Mapping[str, str] = {}
         self._tell = tell
-        driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
 
         def confirm() -> bool:
             agreed = confirm_homing()
@@ -86,11 +80,11 @@ class SerialBench:
                 tell(_HOMING)
             return agreed
 
-        self._stage: SerialStage = driver(config.stage, clock, confirm_homing=confirm, log=log)
-        radio = SoapyStream if config.probe.driver == "soapy" else RtlTcpStream
-        stream: IQStream = radio(config.probe, clock)
+        self._stage = STAGES[config.stage.driver].make(
+            config.stage, clock, confirm_homing=confirm, log=log
+        )
         share = config.physical.transmission_share
-        self._probe: Probe = SdrProbe(config.probe, stream, clock, transmission_share=share)
+        self._probe: Probe = PROBES[config.probe.driver].make(config.probe, clock, share)
 
     @property
     def stage(self) -> SerialStage:
@@ -209,7 +203,7 @@ class SerialBench:
         patience = Patience(
             "probe", self._config.timing.fault_patience_s, self._clock, FaultReporter(self._tell)
         )
-        interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
+        interval = self._config.slot_timing.measure_s
         until, asked, elsewhere = self._clock.now() + _SIGNAL_S, False, ""
         while self._clock.now() < until and not self._stop.is_set:
             try:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from macontrol.config import load_config
 from macontrol.config.model.grid import Grid
-from macontrol.config.schema import Kernel
+from macontrol.config.sections.kernel import Kernel
 from macontrol.controller.policies.features import KernelFeatures
 from macontrol.controller.policies.kernel import fringe_periods, kernel_from_config
 from support.paper_reference import covariance

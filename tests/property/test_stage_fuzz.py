@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config.model.errors import MacontrolError
-from macontrol.config.stage_settings import StageSettings
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stages.grbl.driver import GrblStage
@@ -26,7 +26,7 @@ class Kind:
     """One driver, and what its board may say."""
 
     driver: type[GrblStage] | type[ZaberStage]
-    settings: StageSettings
+    settings: Any
     line: type[FuzzedLine]
     noise: st.SearchStrategy[Noise]
     motions: tuple[str, ...]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.config import schema as config_schema
+from macontrol.config.sections.kernel import Kernel
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -22,7 +22,7 @@ Covariance = Callable[[Array], Array]
 """Of the lag, in wavelengths; 1 at lag 0."""
 
 
-def covariance(kernel: config_schema.Kernel) -> Covariance:
+def covariance(kernel: Kernel) -> Covariance:
     """The kernel of a config whose periods and damping are given as numbers."""
     periods, damping = kernel.fringe_periods, kernel.fringe_damping
     assert periods != "auto"

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from macontrol.config.model.errors import LineError, LineLostError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.schema import driver_settings
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.hal.serial.stage import SerialStage
 
@@ -20,29 +20,10 @@ Answer: TypeAlias = bytes | tuple[float, bytes]
 Exchange: TypeAlias = tuple[bytes, Sequence[Answer]]
 
 
-def stage_settings(port: str = "/dev/ttyTEST", **changes: Any) -> StageSettings:
+def stage_settings(port: str = "/dev/ttyTEST", **changes: Any) -> Any:
     """Settings that leave everything to a GRBL board and allow it to be homed."""
-    values: dict[str, Any] = {
-        "driver": "grbl",
-        "port": port,
-        "baud_rate": 115200,
-        "dtr": "assert",
-        "rts": "assert",
-        "axis": "X",
-        "device_address": 1,
-        "microstep_mm": "unknown",
-        "offset_mm": 0.0,
-        "travel_mm": "auto",
-        "inverted": False,
-        "speed_mm_per_s": "auto",
-        "settling_s": 0.0,
-        "homing": "allow",
-        "homing_command": "auto",
-        "homing_direction": "auto",
-        "homing_time_s": "auto",
-        "rehome_every_s": "off",
-    }
-    return StageSettings.model_validate({**values, **changes})
+    values = {"driver": "grbl", "port": port, "homing": "allow", "homing_time_s": "auto"}
+    return driver_settings("stage", {**values, **changes})
 
 
 class ScriptedLine:
@@ -124,9 +105,7 @@ _Stage = TypeVar("_Stage", bound=SerialStage)
 class StageDesk(Generic[_Stage]):
     """A scripted board and the stage that talks to it."""
 
-    def __init__(
-        self, driver: type[_Stage], settings: StageSettings, *script: Exchange, opens: int
-    ) -> None:
+    def __init__(self, driver: type[_Stage], settings: Any, *script: Exchange, opens: int) -> None:
         self.clock = VirtualClock(100.0)
         self.line = ScriptedLine(self.clock, *script)
         self.confirmed = True

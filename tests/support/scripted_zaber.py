@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.stages.zaber.driver import ZaberStage
 from support.scripted_stage import StageDesk, stage_settings
 
@@ -24,7 +23,7 @@ SETTINGS = {
 DEVICE_WIDE = ("version", "deviceid", "system.serial")
 
 
-def zaber_settings(port: str = "/dev/ttyTEST", **changes: Any) -> StageSettings:
+def zaber_settings(port: str = "/dev/ttyTEST", **changes: Any) -> Any:
     """Settings that leave everything to the device and allow it to be homed."""
     return stage_settings(port, **{"driver": "zaber", "microstep_mm": 0.001, **changes})
 

@@ -100,7 +100,7 @@ class Bench:
             self.config, CLOCK, seed=SEED, link=self.link, block_bytes=16384
         )
         self.stage: VirtualDevice = self.virtual.stage
-        settings: Any = self.virtual.stage.settings
+        settings: Any = vars(self.virtual.stage)["settings"]
         settings.update(board or {})
         self.track: list[tuple[float, float]] = []
         """When the carriage was truly where (mm)."""
@@ -177,7 +177,7 @@ class Bench:
         if found := re.search(r"G1X(-?[\d.]+)", line):
             return -2.0 - float(found[1])  # from where the board stands after homing
         if found := re.match(r"move abs (\d+)", line):
-            return int(found[1]) * float(self.config.stage.microstep_mm)
+            return int(found[1]) * float(self.config.stage.model_dump()["zaber"]["microstep_mm"])
         return None
 
     def assert_rewards_were_true(self, daemon: Daemon, *, but: tuple[float, float]) -> None:

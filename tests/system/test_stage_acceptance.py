@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from macontrol.config.model.errors import LineError, StageError, StageLostError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import StageSettings
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Arrival
+from macontrol.hal.registry import STAGES
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.slot_plan import plan_slot
 from macontrol.hal.stages.grbl.driver import GrblStage
@@ -59,8 +60,12 @@ class Bench:
     traffic: list[tuple[str, bytes]] = field(default_factory=list)
 
     def stage(self) -> SerialStage:
-        driver = GrblStage if self.settings.driver == "grbl" else ZaberStage
-        return driver(self.settings, CLOCK, log=lambda way, data: self.traffic.append((way, data)))
+        return STAGES[self.settings.driver].make(
+            self.settings,
+            CLOCK,
+            confirm_homing=lambda: True,
+            log=lambda way, data: self.traffic.append((way, data)),
+        )
 
 
 def soon(seconds: float = DEADLINE_S) -> float:

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from macontrol.config.model.errors import StageError, StageLostError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import StageSettings
 from macontrol.controller.runtime.guard import Guard
+from macontrol.hal.registry import STAGES
 from macontrol.hal.serial.line import SerialLine
 from macontrol.hal.serial.stage import SerialStage
-from macontrol.hal.stages.grbl.driver import GrblStage
-from macontrol.hal.stages.zaber.driver import ZaberStage
 from support.emulated_stages import CLOCK, AnyRig, grbl_rig, occupy, soon, standing_mm, zaber_rig
 from support.scripted_stage import fill, stage_settings
 from support.scripted_zaber import zaber_settings
@@ -48,7 +47,7 @@ def settings(request: pytest.FixtureRequest, terminal: tuple[int, str]) -> Stage
 
 
 def make(settings: StageSettings) -> SerialStage:
-    return (ZaberStage if settings.driver == "zaber" else GrblStage)(settings, CLOCK)
+    return STAGES[settings.driver].make(settings, CLOCK, confirm_homing=lambda: True)
 
 
 def test_it_can_be_timed_again_before_it_is_homed(rig: AnyRig) -> None:

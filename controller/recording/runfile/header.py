@@ -21,7 +21,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from macontrol import __version__
 from macontrol.config import Config, stored_config
 from macontrol.config.model.errors import DataError
-from macontrol.config.schema import LARGEST_SEED
+from macontrol.config.sections.run import LARGEST_SEED
 from macontrol.controller.survey.samples import Survey
 
 ClockName: TypeAlias = Literal["monotonic", "virtual"]

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import ConfigError, ProbeError
-from macontrol.config.probe_settings import ProbeSettings, split_address
 from macontrol.hal.clock import Clock
+from macontrol.hal.probes.rtl_tcp.settings import RtlTcpSettings
+from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
 
@@ -69,7 +71,7 @@ def parse_header(data: bytes) -> Header:
     return Header(tuner_type, gain_count)
 
 
-def tuning_commands(settings: ProbeSettings) -> Iterator[bytes]:
+def tuning_commands(settings: RtlTcpSettings) -> Iterator[bytes]:
     """Yield the commands that tune the dongle and set a fixed gain, without AGC."""
     yield _COMMAND.pack(SAMPLE_RATE, round(settings.sample_rate_hz))
     yield _COMMAND.pack(PPM, settings.ppm & 0xFFFFFFFF)
@@ -82,7 +84,7 @@ def tuning_commands(settings: ProbeSettings) -> Iterator[bytes]:
 class RtlTcpStream:
     """The IQ stream of an `rtl_tcp` server."""
 
-    def __init__(self, settings: ProbeSettings, clock: Clock) -> None:
+    def __init__(self, settings: RtlTcpSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._address = split_address(settings.address)
@@ -116,12 +118,13 @@ class RtlTcpStream:
             self.close()
             raise ProbeError(
                 "no server listens at this address",
-                "start rtl_tcp, or correct --probe (probe.address)",
+                "start rtl_tcp, or correct --probe (probe.rtl_tcp.address)",
             ) from None
         except OSError as error:
             self.close()
             raise ProbeError(
-                f"no connection: {error.strerror or error}", "correct --probe (probe.address)"
+                f"no connection: {error.strerror or error}",
+                "correct --probe (probe.rtl_tcp.address)",
             ) from None
         except (ConfigError, ProbeError):
             self.close()
@@ -189,3 +192,14 @@ class RtlTcpStream:
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
+
+
+def refuse_beyond_all_tuners(settings: RtlTcpSettings) -> None:
+    """Raise ConfigError for a frequency that no RTL-SDR receives."""
+    refuse_beyond(settings.tuner_frequency_hz, [WIDEST_HZ], "tuner, if it is an RTL-SDR's,")
+
+
+def make_probe(settings: RtlTcpSettings, clock: Clock, transmission_share: float) -> SdrProbe:
+    """A probe that measures with an rtl_tcp server."""
+    stream = RtlTcpStream(settings, clock)
+    return SdrProbe(settings, stream, clock, transmission_share=transmission_share)

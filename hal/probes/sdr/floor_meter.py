@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import inf, sqrt
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.config.probe_settings import ProbeSettings
+from macontrol.config.sections.sdr import SdrSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.noise_floor import NoiseFloor, implausible_rise, known_floor
 from macontrol.hal.probes.sdr.power import DB_PER_NEPER, PowerReading
@@ -22,7 +22,7 @@ class FloorMeter:
     """Measure the noise floor through the worker, in pieces."""
 
     def __init__(
-        self, settings: ProbeSettings, reader: StreamReader, worker: WindowWorker, clock: Clock
+        self, settings: SdrSettings, reader: StreamReader, worker: WindowWorker, clock: Clock
     ) -> None:
         self._settings = settings
         self._reader = reader

@@ -20,7 +20,7 @@ from math import inf, isnan, nan
 
 from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.units import to_db
-from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
+from macontrol.config.sections.sdr import LONGEST_WINDOW_S, SdrSettings
 from macontrol.hal.capabilities import ProbeHealth
 from macontrol.hal.clock import Clock
 from macontrol.hal.noise_floor import NoiseFloor
@@ -47,7 +47,7 @@ class SdrProbe:
 
     def __init__(
         self,
-        settings: ProbeSettings,
+        settings: SdrSettings,
         stream: IQStream,
         clock: Clock,
         *,

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy.typing as npt
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.config.probe_settings import LONGEST_WINDOW_S, ProbeSettings
+from macontrol.config.sections.sdr import LONGEST_WINDOW_S, SdrSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import GAP
 from macontrol.hal.probes.sdr.ring import IQRing
@@ -58,7 +58,7 @@ class StreamReader:
 
     def __init__(
         self,
-        settings: ProbeSettings,
+        settings: SdrSettings,
         stream: IQStream,
         clock: Clock,
         on_fault: Callable[[], None],

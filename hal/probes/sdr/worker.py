@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from macontrol.config.probe_settings import ProbeSettings
+from macontrol.config.sections.sdr import SdrSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import (
     CLIPPING,
@@ -49,7 +49,7 @@ class WindowWorker:
     """Compute the power in windows of time, in the order in which they become complete."""
 
     def __init__(
-        self, settings: ProbeSettings, ring: IQRing, clock: Clock, stop: threading.Event
+        self, settings: SdrSettings, ring: IQRing, clock: Clock, stop: threading.Event
     ) -> None:
         self._settings = settings
         self._ring = ring

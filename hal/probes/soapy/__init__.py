@@ -1,1 +1,16 @@
 """A local radio through SoapySDR."""
+
+from macontrol.hal.probes.soapy.settings import SoapySettings, parse_option
+from macontrol.hal.registry import ProbeDriver
+
+DESCRIPTION = ProbeDriver(
+    name="soapy",
+    label="SoapySDR radio",
+    settings=SoapySettings,
+    probe="macontrol.hal.probes.soapy.stream:make_probe",
+    option="soapy:ARGS as in soapy:driver=rtlsdr",
+    parse=parse_option,
+    remedy="unplug the radio and plug it in again; SoapySDRUtil --probe tells more of it",
+    search="macontrol.hal.probes.soapy.discovery:search",
+    status="macontrol.hal.probes.soapy.discovery:status",
+)

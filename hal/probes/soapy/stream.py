@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.model.errors import ConfigError, ProbeError
-from macontrol.config.probe_settings import ProbeSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import OVERFLOW
+from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
+from macontrol.hal.probes.soapy.settings import SoapySettings
 
 _CHANNEL = 0
 _READ_TIMEOUT_US = 100_000
@@ -118,7 +119,7 @@ def _ranges(query: Callable[[int, int], Any], direction: int) -> list[tuple[floa
 class SoapyStream:
     """The IQ stream of the first channel of a SoapySDR device."""
 
-    def __init__(self, settings: ProbeSettings, clock: Clock) -> None:
+    def __init__(self, settings: SoapySettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._device: Any = None
@@ -126,7 +127,7 @@ class SoapyStream:
 
     @property
     def name(self) -> str:
-        return f"soapy:{self._settings.soapy_arguments}".rstrip(":")
+        return f"soapy:{self._settings.arguments}".rstrip(":")
 
     @property
     def dtype(self) -> npt.DTypeLike:
@@ -137,7 +138,7 @@ class SoapyStream:
         self.close()
         soapy = load_soapy()
         try:
-            self._device = soapy.Device(parse_arguments(self._settings.soapy_arguments))
+            self._device = soapy.Device(parse_arguments(self._settings.arguments))
         except RuntimeError as error:
             users = ", ".join(users_of_usb())
             used = f" (possibly in use by {users})" if users else ""
@@ -188,7 +189,7 @@ class SoapyStream:
             device.setGainMode(rx, _CHANNEL, False)
         if len(device.listGains(rx, _CHANNEL)):
             device.setGain(rx, _CHANNEL, settings.gain_db)
-        arguments = parse_arguments(settings.soapy_stream)
+        arguments = parse_arguments(settings.stream_arguments)
         self._stream = device.setupStream(rx, "CF32", [_CHANNEL], arguments)
         failed = device.activateStream(self._stream)
         if failed:
@@ -233,3 +234,9 @@ class SoapyStream:
                 device.closeStream(stream)
         with contextlib.suppress(Exception):
             device.close()
+
+
+def make_probe(settings: SoapySettings, clock: Clock, transmission_share: float) -> SdrProbe:
+    """A probe that measures with a SoapySDR radio."""
+    stream = SoapyStream(settings, clock)
+    return SdrProbe(settings, stream, clock, transmission_share=transmission_share)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_most
-from macontrol.config.stage_settings import AXES, StageSettings
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.stage import LONGEST_HOMING_S
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Axis:
         return self.travel_mm - 2 * self.pull_off_mm
 
 
-def read_axis(identity: BoardIdentity, settings: StageSettings) -> Axis:
+def read_axis(identity: BoardIdentity, settings: GrblSettings) -> Axis:
     """The configured axis, or ConfigError if the board and the config contradict each other."""
     values, index = identity.settings, AXES.index(settings.axis)
     what = {100: "steps/mm", 110: "mm/min", 120: "mm/s²", 130: "mm of travel"}
@@ -102,7 +103,7 @@ def read_axis(identity: BoardIdentity, settings: StageSettings) -> Axis:
     return axis
 
 
-def _refuse_contradictions(axis: Axis, settings: StageSettings, index: int) -> None:
+def _refuse_contradictions(axis: Axis, settings: GrblSettings, index: int) -> None:
     usable = axis.usable_mm - settings.offset_mm
     if usable < axis.step_mm:
         raise ConfigError(
@@ -126,7 +127,7 @@ def _refuse_contradictions(axis: Axis, settings: StageSettings, index: int) -> N
         )
 
 
-def advice(identity: BoardIdentity, settings: StageSettings) -> tuple[Diagnosis, ...]:
+def advice(identity: BoardIdentity, settings: GrblSettings) -> tuple[Diagnosis, ...]:
     """What could be better, though the board can be used as it is."""
     values, found = identity.settings, []
     if values.get(1, 255) != 255:

@@ -6,7 +6,6 @@ are refused, and an alarm even where a reset has cleared it.
 
 from __future__ import annotations
 
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.line import LineBuffer
 from macontrol.hal.stages.grbl.board import BoardIdentity, advice
@@ -20,12 +19,13 @@ from macontrol.hal.stages.grbl.protocol import (
     Status,
     parse,
 )
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
 class GrblCheckup:
     """Hand its `log` to the stage as the log of its traffic."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: GrblSettings | None = None) -> None:
         self._buffer = LineBuffer()
         self._banner = self._version = self._options = ""
         self._settings: dict[int, float] = {}
@@ -68,7 +68,7 @@ class GrblCheckup:
         is_locked = self._status.state == "Alarm"
         return "locked until it is homed" if is_locked else self._status.state.lower()
 
-    def trouble(self, settings: StageSettings) -> Diagnosis | None:
+    def trouble(self, settings: GrblSettings) -> Diagnosis | None:
         """What is wrong with the state the board was found in, and what to do; None if nothing."""
         if self._status is not None and settings.axis in self._status.pins:
             return Diagnosis(
@@ -87,7 +87,7 @@ class GrblCheckup:
             )
         return None
 
-    def advice(self, settings: StageSettings) -> tuple[Diagnosis, ...]:
+    def advice(self, settings: GrblSettings) -> tuple[Diagnosis, ...]:
         """What of the board's settings would be better otherwise."""
         if not self._settings:
             return ()

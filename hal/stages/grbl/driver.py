@@ -19,7 +19,7 @@ from math import ceil, floor, inf, nan
 from typing import TypeVar
 
 from macontrol.config.model.errors import ConfigError, StageError
-from macontrol.config.stage_settings import AXES, StageSettings
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.latency import Parts, measure_until_stable
 from macontrol.hal.serial.line import Line, TrafficLog
@@ -42,6 +42,7 @@ from macontrol.hal.stages.grbl.protocol import (
     Status,
     parse,
 )
+from macontrol.hal.stages.grbl.settings import GrblSettings
 
 _BANNER_WAIT_S = 2.5
 _ANSWER_S = 1.0
@@ -74,9 +75,11 @@ _Facts = TypeVar("_Facts")
 class GrblStage(SerialStage):
     """A linear stage on one axis of a GRBL board."""
 
+    _settings: GrblSettings
+
     def __init__(
         self,
-        settings: StageSettings,
+        settings: GrblSettings,
         clock: Clock,
         *,
         open_line: Callable[[], Line] | None = None,

@@ -10,8 +10,8 @@ from math import inf
 
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_most
-from macontrol.config.stage_settings import StageSettings
 from macontrol.hal.stage import LONGEST_HOMING_S
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 SPEED_UNIT = 1.6384
 """Speed data are microsteps per second times this."""
@@ -73,7 +73,7 @@ class DeviceAxis:
         return abs(other - self.home) * self.microstep_mm
 
 
-def read_microstep(settings: StageSettings) -> float:
+def read_microstep(settings: ZaberSettings) -> float:
     """The size of a microstep (mm), or ConfigError: nothing else can tell it."""
     if settings.microstep_mm == "unknown":
         raise ConfigError(
@@ -83,7 +83,7 @@ def read_microstep(settings: StageSettings) -> float:
     return settings.microstep_mm
 
 
-def read_axis(identity: DeviceIdentity, settings: StageSettings) -> DeviceAxis:
+def read_axis(identity: DeviceIdentity, settings: ZaberSettings) -> DeviceAxis:
     """The configured axis, or ConfigError if the device and the config contradict each other."""
     microstep = read_microstep(settings)
     if not identity.low < identity.high or identity.maxspeed <= 0:
@@ -123,7 +123,7 @@ def read_axis(identity: DeviceIdentity, settings: StageSettings) -> DeviceAxis:
 
 
 def _refuse_contradictions(
-    axis: DeviceAxis, identity: DeviceIdentity, settings: StageSettings
+    axis: DeviceAxis, identity: DeviceIdentity, settings: ZaberSettings
 ) -> None:
     usable = axis.usable_mm - settings.offset_mm
     limits = f"limit.min = {axis.low}, limit.max = {axis.high} microsteps"

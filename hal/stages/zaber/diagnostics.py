@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from macontrol.config.stage_settings import AXES, StageSettings
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.diagnostics import Diagnosis
 from macontrol.hal.serial.line import LineBuffer
 from macontrol.hal.stages.zaber.protocol import (
@@ -20,6 +20,7 @@ from macontrol.hal.stages.zaber.protocol import (
     parse,
     voids_position,
 )
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 _COMMAND = re.compile(rb"/\d+ \d (\d\d) ?([^:]*):..\n")
 _CLEAR_THE_RAIL = "see that the rail is clear, then home it"
@@ -41,7 +42,7 @@ _CURES = {
 class ZaberCheckup:
     """Hand its `log` to the stage as the log of its traffic."""
 
-    def __init__(self, settings: StageSettings) -> None:
+    def __init__(self, settings: ZaberSettings) -> None:
         self._address = settings.device_address
         self._axis = AXES.index(settings.axis) + 1
         self._buffer = LineBuffer()
@@ -86,14 +87,14 @@ class ZaberCheckup:
         """Get what it said of itself in flags."""
         return f"flags: {', '.join(self._flags)}" if self._flags else "no flags"
 
-    def trouble(self, settings: StageSettings) -> Diagnosis | None:
+    def trouble(self, settings: ZaberSettings) -> Diagnosis | None:
         """What is wrong with the state it was found in, and what to do; None if nothing."""
         for flag in self._flags:
             if voids_position(flag) and flag not in NOT_HOMED:
                 return Diagnosis(f"it shows {explain(flag)}", _CURES.get(flag, _CLEAR_THE_RAIL))
         return None
 
-    def advice(self, settings: StageSettings) -> tuple[Diagnosis, ...]:
+    def advice(self, settings: ZaberSettings) -> tuple[Diagnosis, ...]:
         """What would be better otherwise, though it can be run."""
         found = [
             Diagnosis(explain(flag), _CURES[flag])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 
 from macontrol.config.model.errors import ConfigError, StageError, StageLostError
-from macontrol.config.stage_settings import AXES, StageSettings
+from macontrol.config.sections.stage import AXES
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.latency import Parts, measure_until_stable
 from macontrol.hal.serial.line import Line, TrafficLog
@@ -41,6 +41,7 @@ from macontrol.hal.stages.zaber.protocol import (
     voids_position,
     whole_number,
 )
+from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 _ANSWER_S = 0.5
 _ATTEMPTS = 4
@@ -74,10 +75,11 @@ class ZaberStage(SerialStage):
     """A linear stage on one axis of a Zaber device."""
 
     BOARD = "device"
+    _settings: ZaberSettings
 
     def __init__(
         self,
-        settings: StageSettings,
+        settings: ZaberSettings,
         clock: Clock,
         *,
         open_line: Callable[[], Line] | None = None,

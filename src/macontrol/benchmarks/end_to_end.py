@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -232,14 +233,14 @@ def _drive(
     port, notify, file = folder / "stage", folder / "notify", folder / "serial.sqlite"
     longest_s = _BEFORE_SLOT_1_S + 2 * slots * config.physical.slot_duration_s
     bench_command = [*_MACONTROL, "virtual-bench", "--link", str(port), "--notify", str(notify)]
-    bench_command += ["--rtl-tcp", "127.0.0.1:0", "--duration", f"{longest_s:.0f}", *options]
+    bench_command += ["--radio", "127.0.0.1:0", "--duration", f"{longest_s:.0f}", *options]
     with children.start([*bench_command, "--seed", str(seed)]) as bench:
-        first = _pipe(bench).readline()
-        _, found, radio = first.partition("radio on ")
+        first = _pipe(bench).readline() + _pipe(bench).readline()
+        _, found, radio = first.partition("--probe ")
         if not found:
             raise _failed("the virtual bench", first + _pipe(bench).read())
         command = ["--backend", "serial", "--yes", "--cold", "--port", str(port), *options]
-        command += ["--probe", f"rtl_tcp://{radio.partition(';')[0]}", "--run", str(file)]
+        command += ["--probe", shlex.split(radio)[0], "--run", str(file)]
         command += ["--seed", str(seed), "--slots", str(slots)]
         try:
             return _play(

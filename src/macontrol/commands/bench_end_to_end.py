@@ -31,11 +31,11 @@ from rich.table import Table
 from macontrol.benchmarks.bars import Bar, exit_code, show_bars
 from macontrol.benchmarks.end_to_end import Comparison, compare
 from macontrol.commands.shared_arguments import (
-    LAB_PRESETS,
     add_config_arguments,
     choose_lab_preset,
     config_from,
     config_words,
+    lab_preset,
     positive_int,
     seed_number,
 )
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the run files there")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    add_config_arguments(parser, policy=True, preset=LAB_PRESETS["grbl"])
+    add_config_arguments(parser, policy=True, preset=lab_preset())
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -38,7 +38,7 @@ from macontrol.benchmarks.memory import READINGS, Soak, soak
 from macontrol.benchmarks.peers import ScipyPosterior
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config, load_config
-from macontrol.config.suggestion import pip_install
+from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.standard_streams import is_terminal
 

@@ -25,11 +25,11 @@ from macontrol.commands.shared_arguments import (
     BY_BACKEND,
     add_bench_arguments,
     add_config_arguments,
-    bench_config_from,
+    bench_loaded_from,
 )
-from macontrol.config import Config, overrides_without_effect
+from macontrol.config import Config
 from macontrol.config.checks.measuring import measured_s, shortcoming
-from macontrol.config.checks.rf_plan import describe_plan, has_radio
+from macontrol.config.checks.rf_plan import describe_plan, is_planned
 from macontrol.config.model.errors import ConfigError, HardwareError
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.features import kernel_features
@@ -41,8 +41,7 @@ from macontrol.controller.survey.samples import Survey
 from macontrol.doctor.bench import examine_bench
 from macontrol.doctor.report import Finding, Report, Verdict
 from macontrol.hal import Clock
-from macontrol.hal.probes.rtl_tcp.stream import WIDEST_HZ
-from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
+from macontrol.hal.registry import PROBES
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.traffic_log import TrafficFile
 from macontrol.sim.world.channel import survey_rewards
@@ -66,9 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    config, console = bench_config_from(arguments), Console()
-    unused = overrides_without_effect(config, arguments.config, arguments.preset)
-    for key, reason in unused.items():
+    loaded, console = bench_loaded_from(arguments), Console()
+    config = loaded.config
+    for key, reason in loaded.without_effect().items():
         console.print(f"note: {key} has no effect: {reason}", highlight=False, soft_wrap=True)
     if arguments.theory:
         console.print(theory_table(config, _simulated_survey(config)))
@@ -79,18 +78,16 @@ def main(arguments: argparse.Namespace) -> int:
                 log = closing.enter_context(TrafficFile(arguments.traffic, clock))
             return _examine_bench(config, console, clock, log)
     _check_config(config, console)
-    if has_radio(config.probe):
+    if is_planned(config.probe):
         _check_radio(config)
     return 0
 
 
 def _check_radio(config: Config) -> None:
     """Check what can be checked of a radio before it is connected."""
-    probe = config.probe
-    if probe.driver == "rtl_tcp":
-        refuse_beyond(probe.tuner_frequency_hz, [WIDEST_HZ], "tuner, if it is an RTL-SDR's,")
+    PROBES[config.probe.driver].refuse_unusable(config.probe)
     if problem := shortcoming(config):
-        raise ConfigError(problem)
+        raise problem.error()
 
 
 def _simulated_survey(config: Config) -> Survey:
@@ -158,7 +155,7 @@ def _is_direct(policy: Policy) -> bool:
 def _measured(config: Config) -> str:
     """The measured part of a slot; a radio leaves out the guards and the lead."""
     interval = f"{config.slot_timing.measure_s * 1e3:.3g}"
-    if not has_radio(config.probe):
+    if not is_planned(config.probe):
         return f"{interval} to measure"
     return f"{max(measured_s(config), 0.0) * 1e3:.3g} of {interval} measured"
 
@@ -205,7 +202,7 @@ def _table(
         ("fits the slot", f"yes, {median / budget:.0%} of its budget" if fits else "NO"),
         ("memory", f"{resident:.0f} MB resident"),
     ]
-    if has_radio(config.probe):
+    if is_planned(config.probe):
         plan = describe_plan(physical.carrier_frequency_hz, config.probe)
         rows.insert(1, ("radio", plan))
     table = Table(title="what follows from this configuration", show_header=False)

@@ -1,7 +1,7 @@
 """List what is likely a stage or a radio on this machine, and the programs that use it.
 
-Nothing is opened: opening a port resets many boards, and a radio in use is not disturbed. With
---soapy, SoapySDR searches for radios; some of its modules open a free radio to do so.
+Nothing is opened: opening a port resets many boards, and a radio in use is not disturbed. Options
+search for radios of one kind each; a search may open a free radio for a moment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Sized
 from rich.console import Console
 from rich.text import Text
 
-from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.registry import resolve
 from macontrol.controller.host.processes import Access, Process
 from macontrol.controller.host.radios import (
     RadioServer,
@@ -21,21 +21,33 @@ from macontrol.controller.host.radios import (
     find_usb_radios,
 )
 from macontrol.controller.host.serial_ports import SerialPort, find_serial_ports
-from macontrol.hal.probes.soapy.stream import find_radios, installed_modules, load_soapy
+from macontrol.hal.registry import PROBES, STAGES, ProbeDriver, Radios
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--soapy", action="store_true", help="also search for radios with SoapySDR")
+    for driver in PROBES.working():
+        if driver.search:
+            parser.add_argument(
+                f"--{driver.name}",
+                action="store_true",
+                help=f"also search for a {driver.label}; that may open one for a moment",
+            )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    console = Console()
-    show(console, find_serial_ports(), find_usb_radios(), find_radio_servers())
-    if arguments.soapy:
-        soapy = load_soapy()
-        show_soapy(console, find_radios(soapy), installed_modules(soapy))
-    else:
-        _line(console, _soapy_status())
+    console, drivers = Console(), list(PROBES.working())
+    known = {usb: what for stage in STAGES.working() for usb, what in stage.usb_ids.items()}
+    servers = {
+        driver: find_radio_servers(port=driver.server_port, prefix=driver.server_prefix)
+        for driver in drivers
+        if driver.server_port
+    }
+    show(console, find_serial_ports(stages=known), find_usb_radios(), servers)
+    for driver in drivers:
+        if driver.search and getattr(arguments, driver.name):
+            show_radios(console, resolve(driver.search)())
+        elif driver.status:
+            _line(console, resolve(driver.status)())
     return 0
 
 
@@ -43,7 +55,7 @@ def show(
     console: Console,
     ports: Sequence[SerialPort],
     radios: Sequence[UsbRadio],
-    servers: Sequence[RadioServer],
+    servers: Mapping[ProbeDriver, Sequence[RadioServer]],
 ) -> None:
     """Print what was found."""
     _heading(console, "serial ports", "none: is the stage plugged in and powered?", ports)
@@ -52,27 +64,19 @@ def show(
     _heading(console, "radios on the USB", "none", radios)
     for radio in radios:
         _entry(console, f"{radio.what} {radio.serial}".strip(), _facts_of_radio(radio))
-    _heading(console, "rtl_tcp servers", "none on this machine", servers)
-    for server in servers:
-        _entry(console, f"rtl_tcp://{server.address}", _facts_of_server(server))
-    if not (ports or radios or servers):
+    for driver, found in servers.items():
+        _heading(console, f"{driver.label}s", "none on this machine", found)
+        for server in found:
+            _entry(console, driver.option_at(server.address), _facts_of_server(server))
+    if not (ports or radios or any(servers.values())):
         _line(console, "No stage and no radio found. `macontrol virtual-bench` emulates both.")
 
 
-def show_soapy(console: Console, radios: Mapping[str, str], modules: Sequence[str]) -> None:
-    """Print the radios that SoapySDR finds, each as a --probe option."""
-    none = f"none; its modules: {', '.join(modules) or 'none'}"
-    _heading(console, "radios that SoapySDR finds", none, radios)
-    for option, label in radios.items():
+def show_radios(console: Console, radios: Radios) -> None:
+    """Print the radios that a driver finds, as --probe takes them."""
+    _heading(console, radios.title, radios.if_none, radios.found)
+    for option, label in radios.found.items():
         _entry(console, f"--probe {option}", [label] if label else [])
-
-
-def _soapy_status() -> str:
-    try:
-        modules = ", ".join(installed_modules(load_soapy())) or "no radio"
-    except ProbeError:
-        return "SoapySDR: not installed for this Python (Debian: python3-soapysdr)"
-    return f"SoapySDR: installed, with modules for {modules}; --soapy searches for radios"
 
 
 def _facts_of_port(port: SerialPort) -> list[str]:

@@ -21,7 +21,7 @@ from rich.table import Table
 from macontrol.commands.shared_arguments import positive_int, seed_number
 from macontrol.config import load_config
 from macontrol.config.model.errors import UsageError
-from macontrol.config.suggestion import pip_install
+from macontrol.config.model.suggestion import pip_install
 from macontrol.sim.research.bars import (
     FULL_REALIZATIONS,
     FULL_SLOTS,

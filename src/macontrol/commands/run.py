@@ -16,7 +16,7 @@ from macontrol.commands.shared_arguments import (
 )
 from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import UsageError
-from macontrol.config.suggestion import shortened
+from macontrol.config.model.suggestion import shortened
 from macontrol.controller.recording.runfile.lock import NOT_THERE
 from macontrol.display.log_format import LOG_FORMATS
 from macontrol.run_options import RunOptions

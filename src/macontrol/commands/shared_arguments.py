@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from macontrol.config import Config, load_config, preset_names
+from macontrol.config import Config, Loaded, load_config, load_with_origins, preset_names
 from macontrol.config.model.errors import UsageError
+from macontrol.config.model.suggestion import pip_install, shortened
 from macontrol.config.policies import POLICIES
-from macontrol.config.probe_settings import parse_probe_option
-from macontrol.config.schema import LARGEST_HORIZON, LARGEST_SEED
-from macontrol.config.suggestion import pip_install, shortened
+from macontrol.config.sections.run import LARGEST_HORIZON, LARGEST_SEED
+from macontrol.hal.registry import PROBES, STAGES
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
-LAB_PRESETS = {"grbl": "lab-2g4-grbl", "zaber": "lab-5g8-zaber"}
-"""The default preset of a serial bench, by its stage's driver."""
 BY_BACKEND = "paper; of a serial bench without --config its stage's lab preset"
 
 
@@ -49,12 +47,12 @@ def add_config_arguments(
 def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True) -> None:
     """--stage, --port, --probe, --traffic and, where the stage moves, --yes."""
     bench = parser.add_argument_group("serial bench")
-    bench.add_argument("--stage", choices=("grbl", "zaber"), help="default: the config's, GRBL")
+    bench.add_argument("--stage", choices=STAGES.names(), help="default: the config's")
     bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
     bench.add_argument(
         "--probe",
         metavar="RADIO",
-        help="rtl_tcp://HOST:PORT, or soapy:ARGS as in soapy:driver=rtlsdr (default: the config's)",
+        help=f"{', or '.join(probe.option for probe in PROBES.working())} (default: the config's)",
     )
     bench.add_argument(
         "--traffic",
@@ -83,8 +81,7 @@ def _bench_assignments(arguments: argparse.Namespace) -> list[str]:
     if arguments.stage is not None:
         chosen["stage.driver"] = arguments.stage
     if arguments.probe is not None:
-        radio = parse_probe_option(arguments.probe)
-        chosen |= {f"probe.{key}": value for key, value in radio.items()}
+        chosen |= parse_probe_option(arguments.probe)
     return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in chosen.items()]
 
 
@@ -93,9 +90,14 @@ def config_from(arguments: argparse.Namespace, *extra: str, base: Config | None 
 
     Without --preset, the values of `base` replace those of the default preset.
     """
+    return loaded_from(arguments, *extra, base=base).config
+
+
+def loaded_from(arguments: argparse.Namespace, *extra: str, base: Config | None = None) -> Loaded:
+    """As `config_from`, with the origin of each value."""
     policy = getattr(arguments, "policy", None)
     chosen = [f'algorithm.policy="{policy}"'] if policy else []
-    return load_config(
+    return load_with_origins(
         arguments.config, [*arguments.set, *chosen, *extra], preset=arguments.preset, base=base
     )
 
@@ -104,12 +106,36 @@ def choose_lab_preset(arguments: argparse.Namespace) -> bool:
     """Without --preset and --config, choose the stage's lab preset; return whether it did."""
     if arguments.preset is not None or arguments.config is not None:
         return False
-    arguments.preset = LAB_PRESETS[getattr(arguments, "stage", None) or "grbl"]
+    arguments.preset = lab_preset(getattr(arguments, "stage", None))
     return True
+
+
+def lab_preset(stage: str | None = None) -> str:
+    """The preset of a serial bench where neither a preset nor a file is given, by its stage."""
+    return STAGES[stage or load_config().stage.driver].preset
+
+
+def parse_probe_option(text: str) -> dict[str, str]:
+    """The settings that `--probe` stands for."""
+    for driver in PROBES.working():
+        try:
+            own = driver.parse(text)
+        except ValueError as error:
+            raise UsageError(f"--probe: {error}") from None
+        if own is not None:
+            keys = {f"probe.{driver.name}.{key}": value for key, value in own.items()}
+            return {"probe.driver": driver.name, **keys}
+    forms = ", or ".join(driver.option for driver in PROBES.working())
+    raise UsageError(f"--probe {shortened(text)}: no probe of this form", f"give {forms}")
 
 
 def bench_config_from(arguments: argparse.Namespace, *extra: str) -> Config:
     """The config of a command with --backend and the options of the serial bench."""
+    return bench_loaded_from(arguments, *extra).config
+
+
+def bench_loaded_from(arguments: argparse.Namespace, *extra: str) -> Loaded:
+    """As `bench_config_from`, with the origin of each value."""
     if arguments.backend == "serial":
         if choose_lab_preset(arguments):
             print(
@@ -118,7 +144,7 @@ def bench_config_from(arguments: argparse.Namespace, *extra: str) -> Config:
             )
     else:
         _refuse_bench_arguments(arguments)
-    return config_from(arguments, *extra, *_bench_assignments(arguments))
+    return loaded_from(arguments, *extra, *_bench_assignments(arguments))
 
 
 def config_words(arguments: argparse.Namespace) -> list[str]:

@@ -1,4 +1,4 @@
-"""Emulate a bench: a stage on a pseudo-terminal and an rtl_tcp radio on loopback.
+"""Emulate a bench: a stage on a pseudo-terminal and a radio on loopback.
 
 Both belong to one simulated world: the radio receives the channel at the true position of the
 emulated carriage, with the noise of `--backend sim` with the same seed. `macontrol --backend
@@ -11,9 +11,9 @@ manager: then a run gets the world of `--backend sim`, slot by slot.
 When a controller starts, the transmitter is off until the noise floor is measured.
 
 Lines on standard input cause faults: unplug, plug, reset, alarm, hang, garbage, lose MM, slow S,
-stick, release of the stage (alarm: GRBL only); stall S, drop, clip S of the radio; mute, unmute,
-detune HZ of the transmitter. Two more commands are drift and quit. A file given with --faults
-schedules them as lines "SECONDS COMMAND", as in "30 unplug".
+stick, release of the stage (not every stage has all); stall S, drop, clip S of the radio; mute,
+unmute, detune HZ of the transmitter. Two more commands are drift and quit. A file given with
+--faults schedules them as lines "SECONDS COMMAND", as in "30 unplug".
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from pathlib import Path
 from typing import Any
 
 from macontrol.commands.shared_arguments import (
-    LAB_PRESETS,
     add_config_arguments,
     choose_lab_preset,
     config_from,
     config_words,
+    lab_preset,
     positive_number,
     seed_number,
 )
 from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
+from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import DataError, HardwareError, InputOutputError, UsageError
-from macontrol.config.probe_settings import split_address
-from macontrol.config.suggestion import shortened
+from macontrol.config.model.suggestion import shortened
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import WallClock
+from macontrol.hal.registry import PROBES, STAGES, ProbeDriver
 from macontrol.hal.serial.line import LineBuffer
 from macontrol.sim.bench.virtual import FAULTS, VirtualBench, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
@@ -54,13 +55,16 @@ _STILL_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stage", choices=("grbl", "zaber"), help="(the config's: grbl)")
+    parser.add_argument("--stage", choices=STAGES.names(), help="default: the config's")
     parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
+    radio = _radio_driver()
     parser.add_argument(
-        "--rtl-tcp",
-        default="127.0.0.1:1234",
+        "--radio",
+        _radio_option(radio),
+        dest="radio",
+        default=f"127.0.0.1:{radio.server_port}",
         metavar="HOST:PORT",
-        help="address of the radio (127.0.0.1:1234); port 0: any free port",
+        help=f"address of the radio (127.0.0.1:{radio.server_port}); port 0: any free port",
     )
     parser.add_argument("--seed", type=seed_number, metavar="N", help="seed of the simulated world")
     parser.add_argument("--scenario", choices=("blocked", "dense"), help="default: blocked")
@@ -83,12 +87,12 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.stage not in (None, config.stage.driver):
         raise UsageError(
             f"--stage {arguments.stage}: the config has stage.driver = {config.stage.driver!r}",
-            f"remove --stage, or start from --preset {LAB_PRESETS[arguments.stage]}",
+            f"remove --stage, or start from --preset {lab_preset(arguments.stage)}",
         )
     try:
-        host, port = _listening_address(arguments.rtl_tcp)
+        host, port = _listening_address(arguments.radio)
     except ValueError as error:
-        raise UsageError(f"--rtl-tcp {error}") from None
+        raise UsageError(f"{_radio_option(_radio_driver())} {error}") from None
     schedule = _read_schedule(arguments.faults) if arguments.faults else []
     if arguments.notify is None:
         schedule.append((arguments.still or _STILL_S, "drift"))
@@ -106,7 +110,7 @@ def main(arguments: argparse.Namespace) -> int:
                 is_used = error.errno == EADDRINUSE
                 raise InputOutputError(
                     f"the virtual bench cannot be set up: {error}",
-                    "--rtl-tcp 127.0.0.1:0 chooses a free port" if is_used else "",
+                    "--radio 127.0.0.1:0 chooses a free port" if is_used else "",
                 ) from error
             # A controller begins slot 1 one slot after it reports that it is ready.
             _serve(bench, clock, schedule, signals, arguments, config.physical.slot_duration_s)
@@ -141,7 +145,12 @@ def _serve(
         if arguments.notify is not None:
             socket_words = f"NOTIFY_SOCKET={shlex.quote(str(arguments.notify.absolute()))} "
         words = ["macontrol", "--backend", "serial", *config_words(arguments), "--yes"]
-        words += ["--port", bench.stage.port, "--probe", f"rtl_tcp://{bench.radio.address}"]
+        words += [
+            "--port",
+            bench.stage.port,
+            "--probe",
+            _radio_driver().option_at(bench.radio.address),
+        ]
         print(
             f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
             f"  {socket_words}{shlex.join(words)}",
@@ -202,6 +211,15 @@ def _execute(
                 print(f"{clock.now() - start:8.1f} s  {command}", flush=True)
             except ValueError as error:
                 print(f"{command}: {error}", flush=True)
+
+
+def _radio_driver() -> ProbeDriver:
+    """The driver whose radio is emulated: the first that has an emulator."""
+    return next(driver for driver in PROBES.working() if driver.emulator)
+
+
+def _radio_option(driver: ProbeDriver) -> str:
+    return f"--{driver.name.replace('_', '-')}"
 
 
 def _listening_address(text: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from macontrol.config.model.errors import HardwareError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import StageSettings
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.processes import access_to, holders_of
 from macontrol.controller.host.serial_ports import find_serial_ports, stable_names

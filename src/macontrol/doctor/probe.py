@@ -10,12 +10,13 @@ from statistics import median
 from macontrol.config import Config
 from macontrol.config.checks.measuring import lead_fix
 from macontrol.config.model.errors import ConfigError, ProbeError
+from macontrol.config.sections.sdr import SdrSettings
 from macontrol.controller.host.processes import clients_of
-from macontrol.doctor.drivers import hints_for
 from macontrol.doctor.report import Report
 from macontrol.hal import Clock, Measurement
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth
 from macontrol.hal.noise_floor import NoiseFloor
+from macontrol.hal.registry import PROBES
 from macontrol.serial_bench import SerialBench
 
 _RATE_TOLERANCE = 0.02
@@ -62,9 +63,12 @@ class ProbeExamination:
         report.passed("radio", f"{name} sends samples")
         floor = self._measure_floor()
         health = self._measure_level()
-        self._report_rate(health)
+        radio = self._config.probe if isinstance(self._config.probe, SdrSettings) else None
+        if radio is not None:
+            self._report_rate(health, radio)
         self._report_delay(self._measure_delays())
-        self._report_clipping(health)
+        if radio is not None:
+            self._report_clipping(health, radio)
         if isinstance(floor, ProbeError):
             report.error("noise floor", floor, _FIX_ABOVE)
         else:
@@ -104,7 +108,10 @@ class ProbeExamination:
         return health
 
     def _keeps_rate(self, health: ProbeHealth) -> bool:
-        ratio = health.measured_rate_hz / self._config.probe.sample_rate_hz
+        settings = self._config.probe
+        if not isinstance(settings, SdrSettings):
+            return True
+        ratio = health.measured_rate_hz / settings.sample_rate_hz
         return abs(ratio - 1) <= _RATE_TOLERANCE
 
     def _measure_delays(self) -> list[float]:
@@ -135,14 +142,15 @@ class ProbeExamination:
     # -- Reporting ----------------------------------------------------------------------------
 
     def _report_unopened(self, error: ConfigError | ProbeError) -> None:
-        hints = hints_for(self._config.probe)
-        clients = clients_of(hints.server_port) if hints.server_port is not None else ()
+        settings = self._config.probe
+        driver = PROBES[settings.driver]
+        clients = clients_of(driver.server(settings)) if driver.server is not None else ()
         users = f" ({', '.join(str(client) for client in clients)})" if clients else ""
-        self._report.failed("radio", f"{error.detail}{users}", error.fix or hints.fix)
+        self._report.failed("radio", f"{error.detail}{users}", error.fix or driver.remedy)
         self._report.skipped("there is no radio", "sample rate", "delay", "clipping", "noise floor")
 
-    def _report_rate(self, health: ProbeHealth) -> None:
-        wanted, rate = self._config.probe.sample_rate_hz, health.measured_rate_hz
+    def _report_rate(self, health: ProbeHealth, settings: SdrSettings) -> None:
+        wanted, rate = settings.sample_rate_hz, health.measured_rate_hz
         fix = "connect the radio to a USB port of its own, or lower probe.sample_rate_hz"
         if health.fault:
             self._report.failed("sample rate", health.fault, fix)
@@ -178,21 +186,24 @@ class ProbeExamination:
             lead_fix(self._config, longest),
         )
 
-    def _report_clipping(self, health: ProbeHealth) -> None:
-        share, limit = health.clipped_share, self._config.probe.clipping_share
+    def _report_clipping(self, health: ProbeHealth, settings: SdrSettings) -> None:
+        share, limit = health.clipped_share, settings.clipping_share
         if isnan(share):
             self._report.skipped("nothing was measured", "clipping")
         elif share > limit:
             self._report.failed(
                 "clipping",
                 f"{share:.1%} of the samples are clipped, the limit is {limit:.1%}",
-                f"lower probe.gain_db (it is {self._config.probe.gain_db:g}), or move the "
-                "transmitter away",
+                f"lower probe.gain_db (it is {settings.gain_db:g}), or move the transmitter away",
             )
         else:
             self._report.passed(
                 "clipping", f"{share:.2%} of the samples, level {health.level_dbfs:.1f} dBFS"
             )
+
+    def _is_wideband(self) -> bool:
+        settings = self._config.probe
+        return isinstance(settings, SdrSettings) and settings.mode == "wideband"
 
     def _report_floor(self, floor: NoiseFloor | None) -> None:
         if floor is None:
@@ -208,7 +219,7 @@ class ProbeExamination:
                 f"{level}: no room for a signal above it",
                 "switch the transmitter off while it is measured, or lower probe.gain_db",
             )
-        elif floor.dbfs < _LOWEST_FLOOR_DBFS and self._config.probe.mode == "wideband":
+        elif floor.dbfs < _LOWEST_FLOOR_DBFS and self._is_wideband():
             self._report.note(
                 "noise floor", f"{level}: below the converter's resolution", "raise probe.gain_db"
             )

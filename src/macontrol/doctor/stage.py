@@ -9,10 +9,10 @@ from macontrol.bench_plan import check_stage, latency_fix
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError, LineBusyError, StageError
 from macontrol.config.model.rounding import at_most
-from macontrol.doctor.drivers import diagnostics_for
+from macontrol.config.sections.stage import SerialStageSettings, StageSettings
 from macontrol.doctor.report import Report
 from macontrol.hal import Clock
-from macontrol.hal.diagnostics import StageCheckup
+from macontrol.hal.registry import STAGES
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.serial_bench import SerialBench
@@ -33,7 +33,7 @@ class StageExamination:
         self._clock = clock
         self._report = report
         self._closing = closing
-        self._checkup: StageCheckup = diagnostics_for(config.stage)
+        self._checkup = STAGES[config.stage.driver].make_checkup(config.stage)
         self._contradiction: ConfigError | None = None
 
     def skip(self, reason: str) -> None:
@@ -58,7 +58,7 @@ class StageExamination:
             return
         report.passed("in use", "no")
         if checkup.board:
-            report.passed("board", f"{checkup.board} at {self._config.stage.baud_rate} baud")
+            report.passed("board", f"{checkup.board}{_speed_of(self._config.stage)}")
         else:
             report.skipped(_SETTINGS_FIRST, "board")
         self._report_settings(stage)
@@ -152,11 +152,17 @@ def report_slot(config: Config, stage: SerialStage, report: Report) -> None:
     longest = min(plan.stroke_mm / physical.wavelength_mm, physical.actuator_reach)
     report.passed(
         "slot",
-        f"a stroke of {physical.rho_max * physical.wavelength_mm:.4g} mm takes "
+        f"a stroke of {physical.stroke_mm:.4g} mm takes "
         f"{plan.smallest_actuation_s * 1e3:.1f} of {physical.actuation_time_s * 1e3:g} ms; "
         f"up to {at_most(longest * physical.wavelength_mm, 4)} mm would fit "
         f"(physical.stroke = {at_most(longest, 4)})",
     )
+
+
+def _speed_of(settings: StageSettings) -> str:
+    if not isinstance(settings, SerialStageSettings):
+        return ""
+    return f" at {settings.baud_rate} baud"
 
 
 def _both(one: TrafficLog | None, other: TrafficLog) -> TrafficLog:

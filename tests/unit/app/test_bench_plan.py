@@ -14,7 +14,7 @@ import pytest
 from macontrol.bench_plan import check_plan, check_stage
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import ConfigError, SlotTooShortError, StageError
-from macontrol.config.stage_settings import StageSettings
+from macontrol.config.sections.stage import StageSettings
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.doctor.report import Finding, Report
 from macontrol.doctor.stage import report_latency, report_slot
@@ -22,9 +22,11 @@ from macontrol.hal import StageDescription
 from macontrol.hal.serial.latency import AnswerTimes, measure_until_stable
 from macontrol.hal.stages.grbl.board import BoardIdentity
 from macontrol.hal.stages.grbl.board import read_axis as read_grbl
+from macontrol.hal.stages.grbl.settings import GrblSettings
 from macontrol.hal.stages.zaber.device import DeviceIdentity
 from macontrol.hal.stages.zaber.device import read_axis as read_zaber
-from macontrol.sim.bench.boards.grbl.board import GUIDE_SETTINGS, VirtualGrbl
+from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
+from macontrol.sim.bench.boards.grbl.guide import GUIDE_SETTINGS
 from macontrol.sim.bench.virtual import VirtualBench
 from support.suggestions import suggestions
 
@@ -132,6 +134,7 @@ def test_the_suggested_limit_of_a_board_is_accepted(
     board = replace(BOARD, settings={**BOARD.settings, **odd})
 
     def read(settings: StageSettings) -> None:
+        assert isinstance(settings, GrblSettings)
         read_grbl(board, settings)
 
     assert follow([assignment], lambda config: read(config.stage))
@@ -158,6 +161,7 @@ def test_the_guide_has_the_settings_of_the_virtual_board_and_the_preset_fits_the
         board = bench.stage.settings
         assert {number: board[number] for number in GUIDE_SETTINGS} == GUIDE_SETTINGS
         assert bench.stage.usable_mm == pytest.approx(296.0)
+    assert isinstance(config.stage, GrblSettings)
     axis = read_grbl(BOARD, config.stage)
     assert config.rail_mm <= axis.usable_mm == pytest.approx(296.0)
 

@@ -27,7 +27,7 @@ from macontrol.cli import main
 from macontrol.commands import bench_posterior
 from macontrol.commands.bench_posterior import GRIDS, WINDOWS, Effort, Outcome, measure
 from macontrol.config import Config
-from macontrol.config.suggestion import pip_install
+from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.policies.direct import DirectPosterior
 
 TINY = Effort(map_slots=64, rounds=1, block=4, scipy=2, sklearn=1, growth_rounds=1)

@@ -14,6 +14,7 @@ from macontrol.commands import devices as command
 from macontrol.controller.host.processes import Access, Process
 from macontrol.controller.host.radios import RadioServer, UsbRadio
 from macontrol.controller.host.serial_ports import SerialPort
+from macontrol.hal.registry import PROBES
 
 OPEN = Access(True, "root", "dialout", "crw-rw----")
 SHUT = Access(False, "root", "dialout", "crw-rw----")
@@ -25,7 +26,9 @@ def shown(
     servers: list[RadioServer] | None = None,
 ) -> str:
     written = io.StringIO()
-    command.show(Console(file=written), ports or [], radios or [], servers or [])
+    command.show(
+        Console(file=written), ports or [], radios or [], {PROBES["rtl_tcp"]: servers or []}
+    )
     return written.getvalue()
 
 
@@ -74,7 +77,7 @@ def test_it_says_so_when_there_is_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("find_serial_ports", "find_usb_radios", "find_radio_servers"):
-        monkeypatch.setattr(command, name, list)
+        monkeypatch.setattr(command, name, lambda **_: [])
     assert main(["devices"]) == 0
     told = capsys.readouterr().out
     assert "serial ports: none" in told

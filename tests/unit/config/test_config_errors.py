@@ -9,7 +9,7 @@ import pytest
 
 from macontrol.config import load_config
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.suggestion import did_you_mean, shortened
+from macontrol.config.model.suggestion import did_you_mean, shortened
 
 
 def refusal(tmp_path: Path, text: str | bytes) -> str:
@@ -119,9 +119,11 @@ class TestHostile:
                 load_config(None, [f"run.seed={value}"])
             assert len(str(caught.value)) < 500
 
-    @pytest.mark.parametrize("key", ["stage.port", "probe.soapy_arguments", "probe.address"])
+    @pytest.mark.parametrize(
+        "key", ["stage.port", "probe.soapy.arguments", "probe.rtl_tcp.address"]
+    )
     def test_a_character_that_no_name_has(self, tmp_path: Path, key: str) -> None:
-        section, _, name = key.partition(".")
+        section, _, name = key.rpartition(".")
         text = refusal(tmp_path, f'[{section}]\n{name} = "a\\u0000b:1"')
         assert text.startswith(f"{key} = 'a\\x00b:1' (FILE, line 2): it holds a character")
 

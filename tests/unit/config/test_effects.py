@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from macontrol.cli import main
-from macontrol.config import Config, load_config, overrides_without_effect, preset_names
+from macontrol.config import Config, load_config, load_with_origins, preset_names
 from macontrol.config.checks.effects import without_effect
 from macontrol.config.model.errors import ConfigError
 from macontrol.controller.policies.kernel import kernel_from_config
@@ -174,5 +174,4 @@ class TestCheck:
     ) -> None:
         path = tmp_path / "bench.toml"
         path.write_text('preset = "lab-5g8-zaber"\n[stage]\nhoming_command = "all"\n')
-        config = load_config(path)
-        assert list(overrides_without_effect(config, path, None)) == ["stage.homing_command"]
+        assert list(load_with_origins(path).without_effect()) == ["stage.homing_command"]

@@ -9,6 +9,7 @@ import pytest
 from macontrol.cli import main
 from macontrol.config import Config, load_config
 from macontrol.config.checks.measuring import lead_fix, measured_s, shortcoming
+from macontrol.config.checks.problem import Problem
 from support.suggestions import suggestions
 
 LAB = load_config(preset="lab-2g4-grbl")
@@ -59,19 +60,20 @@ def test_every_fix_of_too_short_a_slot_is_accepted(changes: dict[str, Any]) -> N
     """Each alternative alone; it may need another fix, but none twice."""
     refusal = shortcoming(lab(**changes))
     assert refusal is not None
-    alternatives = suggestions(refusal)
+    alternatives = suggestions(refusal.fix)
     assert alternatives
     for first in alternatives:
-        typed, problem = [first], ""
+        typed: list[list[str]] = [first]
+        problem: Problem | None = None
         for _ in range(3):
             values = dict(pair.replace(".", "__", 1).split("=") for fix in typed for pair in fix)
             config = lab(**(changes | {key: float(value) for key, value in values.items()}))
-            problem = shortcoming(config) or ""
-            if not problem:
+            problem = shortcoming(config)
+            if problem is None:
                 break
-            typed.append(suggestions(problem)[0])
+            typed.append(suggestions(problem.fix)[0])
             assert typed[-1] not in typed[:-1], problem
-        assert not problem
+        assert problem is None
 
 
 @pytest.mark.parametrize("delay_s", [0.0811, 0.119, 0.13, 0.3333, 0.98])

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from macontrol.config import load_config, preset_names
+from macontrol.config.checks.problem import Problem
 from macontrol.config.checks.rf_plan import describe_plan, plan_contradictions, received_hz
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.probe_settings import ProbeSettings
+from macontrol.config.schema import driver_settings
+from macontrol.config.sections.sdr import SdrSettings
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.sim.bench.virtual import VirtualBench
 from support.probe_settings import probe_settings
@@ -22,22 +24,30 @@ LABS = ["lab-2g4-grbl", "lab-5g8-zaber"]
 @pytest.mark.parametrize("preset", LABS)
 def test_the_lab_presets_bring_their_carrier_into_the_tone_s_band(preset: str) -> None:
     config = load_config(preset=preset, assignments=["probe.mode=tone"])
+    probe = lab_probe(preset=preset)
     received = received_hz(config.physical.carrier_frequency_hz, config.probe)
-    assert received == config.probe.tuner_frequency_hz + config.probe.tone_offset_hz
+    assert received == probe.tuner_frequency_hz + probe.tone_offset_hz
 
 
 def test_the_paper_states_no_plan_and_is_not_checked() -> None:
-    config = load_config()
-    assert config.probe.converter_lo_hz == "unknown"
-    assert received_hz(30e9, config.probe) is None
+    assert lab_probe().converter_lo_hz == "unknown"
+    assert received_hz(30e9, lab_probe()) is None
 
 
-def problems(preset: str, values: dict[str, Any]) -> list[str]:
+def lab_probe(*arguments: Any, **options: Any) -> SdrSettings:
+    """The probe of a config, which is a radio."""
+    probe = load_config(*arguments, **options).probe
+    assert isinstance(probe, SdrSettings)
+    return probe
+
+
+def problems(preset: str, values: dict[str, Any]) -> list[Problem]:
     """What is wrong with a preset's plan after some changes of the carrier and the probe."""
     config = load_config(preset=preset)
     carrier_hz = values.get("carrier_frequency_hz", config.physical.carrier_frequency_hz)
     changes = {key: value for key, value in values.items() if key != "carrier_frequency_hz"}
-    probe = ProbeSettings.model_validate(config.probe.model_dump() | changes)
+    probe = driver_settings("probe", config.probe.model_dump() | changes)
+    assert isinstance(probe, SdrSettings)
     return list(plan_contradictions(carrier_hz, probe))
 
 
@@ -81,8 +91,8 @@ def test_what_does_not_agree_is_refused_and_every_fix_is_accepted(
     preset: str, values: dict[str, Any]
 ) -> None:
     (refusal,) = problems(preset, values)
-    fixes = suggestions(refusal)
-    assert fixes or '"none"' in refusal
+    fixes = suggestions(refusal.fix)
+    assert fixes or '"none"' in refusal.fix
     for (fix,) in fixes:
         key, value = fix.removeprefix("probe.").split("=")
         assert problems(preset, values | {key: float(value)}) == []
@@ -100,10 +110,10 @@ def test_no_fix_tunes_an_rtl_sdr_to_what_it_cannot_receive(
     values: dict[str, Any], fixed: str
 ) -> None:
     (refusal,) = problems("lab-2g4-grbl", values)
-    ((fix,),) = suggestions(refusal)
+    ((fix,),) = suggestions(refusal.fix)
     assert fix.startswith(f"probe.{fixed}=")
     (refusal,) = problems("lab-2g4-grbl", values | {"driver": "soapy"})
-    assert len(suggestions(refusal)) == 2, "another radio may receive it"
+    assert len(suggestions(refusal.fix)) == 2, "another radio may receive it"
 
 
 @pytest.mark.fault("rf-plan-contradiction")
@@ -115,7 +125,7 @@ def test_a_config_that_does_not_agree_ends_with_78_and_the_numbers() -> None:
 
 def test_direct_reception_is_suggested_where_it_would_do() -> None:
     (refusal,) = problems("lab-2g4-grbl", {"carrier_frequency_hz": 433.92e6})
-    assert 'probe.converter_lo_hz to "none"' in refusal
+    assert 'probe.converter_lo_hz to "none"' in refusal.fix
     values = {"carrier_frequency_hz": 433.92e6, "converter_lo_hz": "none"}
     assert problems("lab-2g4-grbl", values) == []
 
@@ -133,7 +143,7 @@ def test_a_file_with_frequencies_of_its_own_from_before_the_key_still_loads(
 ) -> None:
     file = tmp_path / "bench.toml"
     file.write_text(f'preset = "lab-2g4-grbl"\n{text}\n')
-    assert load_config(file).probe.converter_lo_hz == "unknown"
+    assert lab_probe(file).converter_lo_hz == "unknown"
     with pytest.raises(ConfigError):
         load_config(file, ["probe.converter_lo_hz=1966.08e6"])
 
@@ -141,7 +151,7 @@ def test_a_file_with_frequencies_of_its_own_from_before_the_key_still_loads(
 def test_a_file_without_keeps_the_preset_s_plan(tmp_path: Path) -> None:
     file = tmp_path / "bench.toml"
     file.write_text('preset = "lab-2g4-grbl"\n[probe]\ngain_db = 30.0\n')
-    assert load_config(file).probe.converter_lo_hz == 1966.08e6
+    assert lab_probe(file).converter_lo_hz == 1966.08e6
 
 
 def test_a_plan_is_described_from_whichever_side_the_converter_is() -> None:
@@ -161,7 +171,7 @@ def test_the_virtual_radio_hears_the_carrier_where_the_converter_brings_it(prese
     bench = VirtualBench(config, WallClock(), seed=1)
     try:
         radio = bench.radio
-        radio.tuning.frequency_hz = config.probe.tuner_frequency_hz
+        radio.tuning.frequency_hz = lab_probe(preset=preset).tuner_frequency_hz
         assert abs(radio._tone(0, 64)).max() == pytest.approx(1.0)
         radio.tuning.frequency_hz = 900e6
         assert abs(radio._tone(0, 64)).max() == 0.0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from macontrol.config import load_config, preset_names
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.rounding import at_least, at_most, close_to
-from macontrol.config.suggestion import pip_install
+from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.policies.estimate import make_posterior
 from support.suggestions import suggestions
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from macontrol.cli import main
-from macontrol.config import Config, load_config
+from macontrol.config import Config, layers, load_config
 from macontrol.controller.recording.runfile.reader import read_run
+from macontrol.controller.survey.file import NoSurvey, fresh_survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import load_map, map_config
 
@@ -82,3 +83,60 @@ def test_the_config_of_a_run_file_from_before_means_the_same() -> None:
     stored["algorithm"]["policy"] = "gp-ucb"
     config = read_run(BEFORE / "lab-run.sqlite").header.config
     assert differences(config, stored) == []
+
+
+@pytest.fixture
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No notice was printed before."""
+    monkeypatch.setattr(layers, "_shown", set())
+
+
+@pytest.mark.usefixtures("new_process")
+def test_a_config_file_from_before_is_read_with_a_notice_of_the_new_spelling(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for _ in range(2):
+        load_config(BEFORE / "zaber.toml")
+    notices = capsys.readouterr().err.splitlines()
+    file = BEFORE / "zaber.toml"
+    assert notices == [
+        f"macontrol: note: stage.device_address ({file}, line 4) is now stage.zaber.device_address",
+        f"macontrol: note: stage.microstep_mm ({file}, line 5) is now stage.zaber.microstep_mm",
+        f"macontrol: note: probe.soapy_arguments ({file}, line 9) is now probe.soapy.arguments",
+    ]
+
+
+@pytest.mark.usefixtures("new_process")
+def test_a_run_file_and_a_map_from_before_are_read_with_one_notice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for _ in range(2):
+        assert read_run(BEFORE / "lab-run.sqlite").header.config.algorithm.policy == "gp-ucb"
+        assert map_config(BEFORE / "map.npz")
+    (notice,) = capsys.readouterr().err.splitlines()
+    assert "an earlier version" in notice
+
+
+@pytest.mark.usefixtures("new_process")
+def test_settings_in_the_present_spelling_are_read_without_a_notice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load_config(preset="lab-5g8-zaber", assignments=["stage.zaber.axis=Y", "probe.gain_db=3"])
+    Config.model_validate(load_config().model_dump())
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("spelling", ["stage.axis=Y", "stage.grbl.axis=Y"])
+def test_a_setting_may_be_given_in_the_old_and_the_new_spelling(spelling: str) -> None:
+    assert load_config(assignments=[spelling]) == load_config().replace(stage__axis="Y")
+
+
+def test_a_survey_from_before_is_used_with_the_same_settings_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, identity = BEFORE / "survey.npz", {"bench": "simulated"}
+    walked_s = float(np.load(kept)["time"])
+    monkeypatch.setattr("macontrol.controller.survey.file.time.time", lambda: walked_s + 60.0)
+    assert not isinstance(fresh_survey(kept, load_config(), identity), NoSurvey)
+    other = load_config(assignments=["stage.grbl.axis=Y"])
+    assert isinstance(fresh_survey(kept, other, identity), NoSurvey)

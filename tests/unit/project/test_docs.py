@@ -12,7 +12,8 @@ import pytest
 from macontrol.cli import COMMANDS
 from macontrol.config import load_config, preset_names
 from macontrol.config.model import errors
-from support import fault_audit
+from macontrol.controller.recording.events import REASONS
+from support import fault_audit, run_file_page
 
 ROOT = Path(__file__).parents[3]
 FAULT = re.compile(r"\]\(fault-tests\.md#([\w-]+)\)")
@@ -75,6 +76,17 @@ def test_every_picture_is_small_and_shown() -> None:
 
 def test_the_page_of_fault_tests_is_current() -> None:
     assert fault_audit.PAGE.read_text("utf-8") == fault_audit.page(), "run `make fault-tests`"
+
+
+def test_the_page_of_the_run_file_is_current() -> None:
+    assert run_file_page.PAGE.read_text("utf-8") == run_file_page.page(), "run `make docs`"
+
+
+def test_the_page_of_probes_explains_known_reasons() -> None:
+    section = read(ROOT / "docs/probes.md").split("## Reasons")[1].split("\n## ")[0]
+    listed = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
+    assert listed
+    assert listed <= set(REASONS)
 
 
 def test_every_fault_in_the_documents_has_a_test_and_every_marked_fault_a_description() -> None:

@@ -89,7 +89,7 @@ class TestServers:
         write(proc / "net" / "tcp", rows)
         add_process(proc, 5, "rtl_tcp -a 127.0.0.1", "socket:[11]", "socket:[12]")
         add_process(proc, 6, "gqrx", "socket:[13]")
-        (found,) = find_radio_servers(proc)
+        (found,) = find_radio_servers(proc, port=1234, prefix="rtl_")
         assert (found.address, found.is_busy) == ("127.0.0.1:1234", True)
         assert found.servers == (Process(5, "rtl_tcp -a 127.0.0.1"),)
         assert found.clients == clients_of(1234, proc) == (Process(6, "gqrx"),)
@@ -98,9 +98,9 @@ class TestServers:
         proc = machine / "proc"
         write(proc / "net" / "tcp6", table(("0" * 32 + ":1F90", "0:0", "0A", 21)))
         add_process(proc, 5, "/usr/bin/rtl_433 -F rtl_tcp", "socket:[21]")
-        (found,) = find_radio_servers(proc)
+        (found,) = find_radio_servers(proc, port=1234, prefix="rtl_")
         assert (found.address, found.is_busy) == ("127.0.0.1:8080", False)
 
     def test_a_server_that_does_not_listen_on_loopback_is_not_listed(self, machine: Path) -> None:
         write(machine / "proc/net/tcp", table(("0A00000A:04D2", "0:0", "0A", 31)))
-        assert find_radio_servers(machine / "proc") == []
+        assert find_radio_servers(machine / "proc", port=1234, prefix="rtl_") == []

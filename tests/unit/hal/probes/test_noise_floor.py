@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from macontrol.config import load_config
+from macontrol.config.sections.sdr import SdrSettings
 from macontrol.hal.noise_floor import NoiseFloor, implausible_rise
 from macontrol.hal.probes.sdr.floor_meter import mean_floor
 from macontrol.hal.probes.sdr.judgement import above_floor, measurement_of
@@ -98,8 +99,9 @@ def test_the_offset_in_the_hint_is_accepted(tone_floor: NoiseFloor, where_hz: fl
     lost = measurement_of(1, drifted, tone_floor, 0.5, DRIFT_DB)
     (fix,) = suggestions(f"; {lost.hint}")
     words = ["probe.mode=tone", *fix]
-    offset = load_config(preset="lab-2g4-grbl", assignments=words).probe.tone_offset_hz
-    assert abs(offset - where_hz) <= BAND_HZ / 2
+    probe = load_config(preset="lab-2g4-grbl", assignments=words).probe
+    assert isinstance(probe, SdrSettings)
+    assert abs(probe.tone_offset_hz - where_hz) <= BAND_HZ / 2
 
 
 def test_a_line_in_the_noise_floor_is_not_the_tone() -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from macontrol.config.model.units import to_db
-from macontrol.config.probe_settings import LEAST_BAND_TIMES_WINDOW
+from macontrol.config.sections.sdr import LEAST_BAND_TIMES_WINDOW
 from macontrol.hal.probes.sdr.power import clipped_share, rate_reward, snr, tone, wideband
 
 RATE = 2.048e6

@@ -11,8 +11,7 @@ import pytest
 from macontrol.config import load_config
 from macontrol.controller.runtime.clock import VirtualClock, WallClock
 from macontrol.hal.probes.sdr.power import wideband
-from macontrol.hal.stages.grbl.driver import GrblStage
-from macontrol.hal.stages.zaber.driver import ZaberStage
+from macontrol.hal.registry import STAGES
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.radio import VirtualRadio
 from macontrol.sim.bench.simulated import SimulatedBench
@@ -102,9 +101,8 @@ def test_the_zero_of_an_inverted_stage_is_that_of_the_driver(
     settings = [f"stage.port={link}", "stage.inverted=true", f"stage.offset_mm={offset_mm}"]
     settings += ["reward.noise_level=0", f"stage.travel_mm={travel}"]
     config, clock = load_config(None, settings, preset=preset), WallClock()
-    driver = ZaberStage if config.stage.driver == "zaber" else GrblStage
     with VirtualBench(config, clock, seed=SEED, link=link) as bench:
-        stage = driver(config.stage, clock)
+        stage = STAGES[config.stage.driver].make(config.stage, clock, confirm_homing=lambda: False)
         try:
             stage.connect(clock.now() + 30.0)
         finally:

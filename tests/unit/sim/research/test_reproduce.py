@@ -20,7 +20,7 @@ import pytest
 
 from macontrol.cli import main
 from macontrol.config import load_config
-from macontrol.config.suggestion import pip_install
+from macontrol.config.model.suggestion import pip_install
 from macontrol.sim.research.bars import BARS
 from macontrol.sim.research.figures import FIGURES
 from macontrol.sim.research.figures.outcome import Outcome, Row

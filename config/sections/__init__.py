@@ -1,0 +1,1 @@
+"""The tables of a config, one module per table."""

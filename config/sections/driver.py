@@ -1,0 +1,53 @@
+"""What the `[stage]` and `[probe]` tables have in common: a driver shapes them.
+
+`[stage]` holds the keys that stages share, `[stage.NAME]` those of the driver NAME alone. In Python
+both are attributes of one object, an instance of the driver's settings class. A key is shared if a
+class of `config` declares it, and the driver's own otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from macontrol.config.sections.section import Section
+
+_SHARED = "macontrol.config."
+
+
+class DriverSettings(Section):
+    """Settings of a stage or a probe; a driver's package has a subclass with a default `driver`."""
+
+    driver: str
+
+    former_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys that earlier versions called otherwise: the old name, and the present one."""
+
+    @classmethod
+    def driver_name(cls) -> str:
+        return str(cls.model_fields["driver"].default)
+
+    @classmethod
+    @cache
+    def own_keys(cls) -> frozenset[str]:
+        """The keys that this driver alone has."""
+        shared = (base for base in cls.__mro__ if base.__module__.startswith(_SHARED))
+        return frozenset(cls.model_fields).difference(*(base.__annotations__ for base in shared))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, table: Any) -> Any:
+        """Take the keys of the driver's own table beside the others; those beside it win."""
+        own = table.get(cls.driver_name()) if isinstance(table, Mapping) else None
+        if not isinstance(own, Mapping):
+            return table
+        return {**own, **{key: value for key, value in table.items() if value is not own}}
+
+    @model_serializer(mode="wrap")
+    def _nested(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        flat, own = handler(self), self.own_keys()
+        table = {key: value for key, value in flat.items() if key not in own}
+        return {**table, self.driver: {key: flat[key] for key in flat if key in own}}

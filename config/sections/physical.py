@@ -1,0 +1,82 @@
+"""The `[physical]` table: the rail, the actuator and the slot (eq. reachable).
+
+`physical` describes the actuator that the controller plans with: the stroke per slot, the simulated
+world and the emulators use it. `[stage]` describes the connected stage. They relate as follows:
+
+- speed, acceleration and step: a connected stage reports its own. A run is refused if the stroke
+  of `physical` does not fit them (`bench_plan`). `stage.speed_mm_per_s` lowers the reported speed.
+- `physical.command_latency_s` is assumed; the stage's own latency is measured and compared with it.
+- `physical.settling_s` is part of the planned stroke; `stage.settling_s` is the time that the
+  driver waits after each move. Both describe the same carriage, so a preset sets both.
+- `physical.region_length` is the used rail; `stage.travel_mm` is the usable rail. The first must
+  fit into the second.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Annotated
+
+from pydantic import Field
+
+from macontrol.config.model import units
+from macontrol.config.model.motion import Trapezoid
+from macontrol.config.model.reward import transmission_share
+from macontrol.config.sections.section import Auto, Ideal, NonNegative, Positive, Section
+
+_LONGEST_SLOT_S = 3600.0
+
+
+class Physical(Section):
+    """The rail, the actuator and the slot (eq. reachable)."""
+
+    carrier_frequency_hz: Positive
+    region_length: Positive
+    slot_duration_s: Annotated[float, Field(gt=0, le=_LONGEST_SLOT_S)]
+    actuation_time_s: Positive
+    actuator_speed_m_per_s: Positive
+    acceleration_m_per_s2: Positive | Ideal
+    command_latency_s: NonNegative
+    settling_s: NonNegative
+    step_mm: Positive | Ideal
+    stroke: Positive | Auto
+    initial_position: NonNegative | Auto
+
+    @property
+    def wavelength_mm(self) -> float:
+        return units.wavelength_mm(self.carrier_frequency_hz)
+
+    @property
+    def nominal_reach(self) -> float:
+        """v·T_a in wavelengths: what the actuator would cover in T_a if it were ideal."""
+        return self.actuator_speed_m_per_s * self.actuation_time_s * 1e3 / self.wavelength_mm
+
+    @property
+    def actuator_reach(self) -> float:
+        """The distance that the actuator covers in T_a less latency and settling (wavelengths)."""
+        acceleration = self.acceleration_m_per_s2
+        motion = Trapezoid(
+            self.actuator_speed_m_per_s, inf if acceleration == "ideal" else acceleration
+        )
+        motion_s = self.actuation_time_s - self.command_latency_s - self.settling_s
+        return motion.reach(motion_s) * 1e3 / self.wavelength_mm
+
+    @property
+    def rho_max(self) -> float:
+        """The stroke in wavelengths: what the actuator can do, or less where that is asked for."""
+        reach = self.actuator_reach
+        return reach if self.stroke == "auto" else min(self.stroke, reach)
+
+    @property
+    def stroke_mm(self) -> float:
+        """ρ_max in millimetres."""
+        return self.rho_max * self.wavelength_mm
+
+    @property
+    def x_0(self) -> float:
+        return self.region_length / 2 if self.initial_position == "auto" else self.initial_position
+
+    @property
+    def transmission_share(self) -> float:
+        """1 − T_a/T_s: the part of a slot in which the link transmits."""
+        return transmission_share(self.actuation_time_s, self.slot_duration_s)

@@ -1,0 +1,121 @@
+"""The registry of drivers: built-in packages, entry points, and what is wrong with them."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from macontrol.config import Config, load_config, load_with_origins
+from macontrol.config.checks.measuring import measured_s, shortcoming
+from macontrol.config.checks.rf_plan import is_planned, received_hz
+from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
+from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.registry import Registry
+from macontrol.config.presets import preset_names
+from macontrol.hal.registry import PROBES, STAGES
+from support.meter_driver import PowerMeterSettings
+
+LAB = "lab-2g4-grbl"
+
+
+def test_the_built_in_drivers_are_found() -> None:
+    assert STAGES.names()[:2] == ["grbl", "zaber"]
+    assert PROBES.names()[:2] == ["rtl_tcp", "soapy"]
+
+
+@pytest.mark.parametrize("driver", [*STAGES.working(), *PROBES.working()], ids=lambda d: d.name)
+def test_a_driver_is_described_by_its_package(driver: Any) -> None:
+    assert driver.settings.driver_name() == driver.name
+    assert driver.label
+    assert all(field.default is not None for field in driver.settings.model_fields.values())
+
+
+@pytest.mark.parametrize("driver", list(STAGES.working()), ids=lambda d: d.name)
+def test_the_preset_of_a_stage_is_of_that_stage(driver: Any) -> None:
+    assert driver.preset in preset_names()
+    assert isinstance(load_config(preset=driver.preset).stage, driver.settings)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        STAGES["grlb"]
+    assert refusal.value.fix == "did you mean grbl?"
+
+
+def registered(**entries: str) -> Registry[Any]:
+    """A registry of stages with some entry points."""
+    registry: Registry[Any] = Registry("stage driver", "macontrol.hal.stages", "tests.stages")
+    vars(registry)["_registered"] = {
+        name: EntryPoint(name, value, "tests.stages") for name, value in entries.items()
+    }
+    return registry
+
+
+class TestEntryPoints:
+    def test_one_is_loaded_when_it_is_named(self) -> None:
+        registry = registered(other="support.meter_driver:DESCRIPTION")
+        assert registry.names() == ["grbl", "zaber", "other"]
+        assert registry["other"].settings is PowerMeterSettings
+
+    @pytest.mark.parametrize("value", ["no_such_module:X", "support.meter_driver:no_such_name"])
+    def test_a_broken_one_fails_only_when_it_is_named(self, value: str) -> None:
+        registry = registered(broken=value)
+        assert [driver.name for driver in registry.working()] == ["grbl", "zaber"]
+        assert set(registry.folders()) == {"grbl", "zaber"}
+        with pytest.raises(ConfigError) as refusal:
+            registry["broken"]
+        assert "no_such" in refusal.value.detail
+        assert "remove the distribution" in refusal.value.fix
+
+    def test_none_takes_the_place_of_a_built_in_driver(self) -> None:
+        registry: Registry[Any] = Registry("stage driver", "macontrol.hal.stages", "tests.stages")
+        assert registry["grbl"].name == "grbl"
+        assert "grbl" not in registry._registered
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The config of a lab bench with a probe that is no radio."""
+    entry = EntryPoint("power-meter", "support.meter_driver:DESCRIPTION", "macontrol.probes")
+    monkeypatch.setitem(vars(PROBE_DRIVERS), "_registered", {"power-meter": entry})
+    monkeypatch.setattr(PROBE_DRIVERS, "_loaded", dict(PROBE_DRIVERS._loaded))
+    return load_config(preset=LAB, assignments=["probe.driver=power-meter"])
+
+
+class TestProbeThatIsNoRadio:
+    def test_it_has_none_of_a_radios_settings(self, meter: Config) -> None:
+        assert isinstance(meter.probe, PowerMeterSettings)
+        assert meter.probe.lead_s == 0.075, "a setting of any probe, from the preset"
+        assert not hasattr(meter.probe, "sample_rate_hz")
+        assert Config.model_validate(meter.model_dump()) == meter
+
+    def test_there_is_no_rf_plan_to_check(self, meter: Config) -> None:
+        assert not is_planned(meter.probe)
+        assert received_hz(2.4e9, meter.probe) is None
+
+    def test_a_slot_is_measured_less_guards_and_lead(self, meter: Config) -> None:
+        assert measured_s(meter) == pytest.approx(0.25 * 0.92 - 0.11 - 0.085)
+        assert shortcoming(meter) is None
+        short = meter.replace(probe__lead_s=0.115)
+        problem = shortcoming(short)
+        assert problem is not None
+        assert problem.key == "probe.guard_s"
+
+    def test_a_radios_setting_has_no_effect_on_it(self, meter: Config) -> None:
+        words = ["probe.driver=power-meter", "probe.gain_db=30"]
+        loaded = load_with_origins(preset=LAB, assignments=words)
+        assert loaded.without_effect() == {"probe.gain_db": "probe.driver is power-meter"}
+
+    def test_its_own_keys_are_in_its_own_table(self, meter: Config) -> None:
+        words = ["probe.driver=power-meter", "probe.power-meter.visa_address=GPIB0::2"]
+        probe = load_config(preset=LAB, assignments=words).probe
+        assert isinstance(probe, PowerMeterSettings)
+        assert probe.visa_address == "GPIB0::2"
+        with pytest.raises(ConfigError, match=r"probe\.power-meter\.visa: unknown|visa_address"):
+            load_config(preset=LAB, assignments=[words[0], "probe.power-meter.visa=1"])
+
+
+def test_the_stages_of_config_and_hal_are_the_same() -> None:
+    assert STAGES is STAGE_DRIVERS
