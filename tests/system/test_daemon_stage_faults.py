@@ -277,7 +277,7 @@ class Daemon:
             self.await_event("stage-fault", detail, since=since)
         self.await_event("recovery", "the stage works again", since=since)
         if is_homed:
-            self.await_event("missed-slots", "the stage was being recovered", since=since)
+            self.await_event("missed-slots", "recovery of the stage", since=since)
         self.work_on()
 
     def end(self, within_s: float = 25.0) -> tuple[int, str]:

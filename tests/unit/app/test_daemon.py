@@ -373,7 +373,7 @@ class TestRestart:
             self.first_slot(config, capfd)
         lines = self.run(config, capfd)
         (cold,) = (line["detail"] for line in lines if line["event"] == "cold-start")
-        assert ("port was USB 1 and is unknown" if before else "which bench") in cold
+        assert ("port was USB 1 and is unknown" if before else "no identity") in cold
 
     def test_a_run_older_than_the_window_is_not_resumed(
         self, config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -194,4 +194,4 @@ def test_a_survey_that_cannot_be_kept_is_not_lost(
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     problem = keep_survey(paper, Survey(np.array([0.0, 6.0]), np.ones(2)), {})
     assert problem is not None
-    assert problem.startswith("the survey is not kept for the next run: /proc/nowhere")
+    assert problem.startswith("the survey is not stored for the next run: /proc/nowhere")

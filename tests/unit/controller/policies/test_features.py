@@ -75,7 +75,7 @@ def test_there_are_no_features_off_the_rail(paper: Config, position: float) -> N
 
 def test_a_kernel_too_fine_for_the_rail_is_refused(paper: Config) -> None:
     config = paper.replace(kernel__name="se", kernel__se_length=1e-4)
-    with pytest.raises(ConfigError, match="too fine for a rail of 6"):
+    with pytest.raises(ConfigError, match="too short for a rail of 6"):
         features_of(config, Grid(6.0, 601))
 
 
