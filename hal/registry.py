@@ -44,7 +44,7 @@ class StageDriver:
     preset: str
     """A preset for a lab bench with such a stage: a TOML file in the driver's package."""
     emulator: str
-    """A class: its `from_config` builds the emulated board of (config, clock, link)."""
+    """A callable: the emulated board of (config, clock, link)."""
     usb_ids: Mapping[str, str] = field(default_factory=dict)
     """USB vendors, or vendors and products, of such stages, and what they are."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from macontrol.config.policies import unused_settings
 from macontrol.config.sections.sdr import SdrSettings
 
 if TYPE_CHECKING:
     from macontrol.config.schema import Config
 
-_OF_MOVEUCB = ("eta", "margin", "search", "use_movement_cost", "use_persistence")
 _OF_FRINGES = ("components", "fringe_periods", "fringe_damping", "sector_deg", "angular_spread_deg")
 _OF_FRINGES_AND_RESIDUAL = (*_OF_FRINGES, "residual_length", "residual_weight")
 _OF_THE_PAPER_KERNEL = (*_OF_FRINGES_AND_RESIDUAL, "constant_weight")
@@ -56,17 +56,10 @@ def _within(section: str, *keys: str) -> list[str]:
 def _of_policy(config: Config) -> Iterator[tuple[list[str], str]]:
     algorithm = config.algorithm
     why = f"algorithm.policy is {algorithm.policy}"
-    if algorithm.policy != "epsilon-greedy":
-        yield ["algorithm.epsilon"], why
-    if algorithm.policy != "sweep-and-hold":
-        yield ["algorithm.sweep_period"], why
-    if algorithm.policy != "moveucb":
-        yield _within("algorithm", *_OF_MOVEUCB), why
-    if algorithm.policy in ("epsilon-greedy", "sweep-and-hold", "fixed"):
-        yield ["algorithm.beta"], why
-    if algorithm.policy in ("sweep-and-hold", "fixed"):
-        yield _within("kernel", "name", "se_length", *_OF_THE_PAPER_KERNEL), why
-        yield ["algorithm.ridge"], why
+    for setting in sorted(unused_settings(algorithm.policy)):
+        section, _, key = setting.partition(".")
+        keys = (key,) if key else type(getattr(config, section)).model_fields
+        yield _within(section, *keys), why
     if not algorithm.use_movement_cost:
         yield ["algorithm.eta"], "algorithm.use_movement_cost is false"
     if not algorithm.use_persistence:

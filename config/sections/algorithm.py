@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from macontrol.config.policies import POLICIES, known_policy
 from macontrol.config.sections.section import Auto, Fraction, NonNegative, Positive, Section
 
-PolicyName: TypeAlias = Literal["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
-
-# The confidence parameter at which each policy is at its best in the paper (fig. beta).
-OPTIMAL_BETA: dict[str, float] = {"moveucb": 1.5, "gp-ucb": 3.5, "epsilon-greedy": 0.0}
+PolicyName: TypeAlias = Annotated[str, AfterValidator(known_policy)]
 
 
 class Algorithm(Section):
@@ -32,4 +30,4 @@ class Algorithm(Section):
 
     def beta_for(self, policy: str) -> float:
         """The confidence parameter as set, or the policy's own optimum of the paper."""
-        return OPTIMAL_BETA.get(policy, 0.0) if self.beta == "auto" else self.beta
+        return POLICIES[policy].optimal_beta if self.beta == "auto" else self.beta

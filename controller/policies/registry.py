@@ -6,11 +6,9 @@ entry-point group `macontrol.policies`.
 
 from __future__ import annotations
 
-from functools import cached_property
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from macontrol.config import policies
 from macontrol.config.model.registry import Registry
 from macontrol.controller.policies.description import PolicyDescription, PolicyInputs
 from macontrol.controller.policies.policy import Policy
@@ -20,23 +18,7 @@ if TYPE_CHECKING:
     from macontrol.controller.survey.samples import Survey
 
 
-class PolicyRegistry(Registry[PolicyDescription]):
-    """The policies by name; a name is spelled with dashes, its package with underscores."""
-
-    @cached_property
-    def _built_in(self) -> dict[str, Path]:
-        packages = Path(__file__).parent.glob("*/__init__.py")
-        return {file.parent.name.replace("_", "-"): file.parent for file in sorted(packages)}
-
-    def _load(self, name: str) -> PolicyDescription:
-        if name not in self._built_in:
-            return super()._load(name)
-        module = import_module(f"{self._package}.{self._built_in[name].name}")
-        description: PolicyDescription = module.DESCRIPTION
-        return description
-
-
-POLICIES = PolicyRegistry("policy", "macontrol.controller.policies", "macontrol.policies")
+POLICIES = cast("Registry[PolicyDescription]", policies.POLICIES)
 
 
 def make_policy(

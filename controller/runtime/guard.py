@@ -38,12 +38,7 @@ class Guard:
     @classmethod
     def of(cls, config: Config, stage: Stage) -> Guard:
         """The guard with the region and the stroke of a config."""
-        physical = config.physical
-        return cls(
-            stage,
-            region_mm=physical.region_length * physical.wavelength_mm,
-            stroke_mm=physical.rho_max * physical.wavelength_mm,
-        )
+        return cls(stage, region_mm=config.rail_mm, stroke_mm=config.physical.stroke_mm)
 
     @property
     def reported_mm(self) -> float:

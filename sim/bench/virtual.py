@@ -132,8 +132,8 @@ class VirtualBench:
             clock=clock,
         )
         try:
-            emulator: type[VirtualDevice] = resolve(STAGE_DRIVERS[config.stage.driver].emulator)
-            self.stage: VirtualDevice = emulator.from_config(config, clock, link)
+            emulate = resolve(STAGE_DRIVERS[config.stage.driver].emulator)
+            self.stage: VirtualDevice = emulate(config, clock, link)
             self.world.board = self.stage
         except OSError:
             self.radio.close()

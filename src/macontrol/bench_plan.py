@@ -12,6 +12,7 @@ from macontrol.config.checks.contradictions import contradictions, fitting_spaci
 from macontrol.config.checks.measuring import shortcoming
 from macontrol.config.model.errors import ConfigError, SlotTooShortError, StageError
 from macontrol.config.model.rounding import at_least, at_most, close_to
+from macontrol.config.model.slot_timing import shortest_slot_s
 from macontrol.hal import StageDescription
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.slot_plan import SlotPlan, plan_slot
@@ -67,8 +68,9 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
     if problem := shortcoming(config):
         raise problem.error()
     physical = config.physical
-    stroke_mm = physical.rho_max * physical.wavelength_mm
-    plan = plan_slot(stage, actuation_time_s=physical.actuation_time_s, stroke_mm=stroke_mm)
+    plan = plan_slot(
+        stage, actuation_time_s=physical.actuation_time_s, stroke_mm=physical.stroke_mm
+    )
     if not plan.is_kept:
         raise _too_short(config, stage, plan)
     return plan
@@ -85,8 +87,7 @@ def _refuse_long_rail(config: Config, stage: StageDescription) -> None:
             f"{config.rail_mm:.1f} mm, and the stage has {at_most(stage.travel_mm)} mm",
             fix if steps > 0 else "use a longer stage",
         )
-    stroke_mm = physical.rho_max * wavelength_mm
-    if config.stage.inverted and stage.travel_mm > config.rail_mm + stroke_mm:
+    if config.stage.inverted and stage.travel_mm > config.rail_mm + physical.stroke_mm:
         step_mm = stage.step_mm or 1e-3
         travel_mm = ceil(config.rail_mm / step_mm - 1e-9) * step_mm
         raise ConfigError(
@@ -99,7 +100,7 @@ def _refuse_long_rail(config: Config, stage: StageDescription) -> None:
 def _refuse_coarse_steps(config: Config, stage: StageDescription) -> None:
     """Refuse steps longer than a stroke: the antenna would never move, without any error."""
     physical, wavelength_mm = config.physical, config.physical.wavelength_mm
-    stroke_mm = physical.rho_max * wavelength_mm
+    stroke_mm = physical.stroke_mm
     spacing_mm = config.algorithm.grid_spacing * wavelength_mm
     begin = f"the stage moves by whole steps of {stage.step_mm:.4g} mm (is its resolution right?), "
     if stage.step_mm > stroke_mm * (1 + 1e-9):
@@ -130,7 +131,7 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
     The suggested T_a keeps the stroke, and the suggested T_s the time to measure.
     """
     physical, wavelength_mm = config.physical, config.physical.wavelength_mm
-    stroke_mm = physical.rho_max * wavelength_mm
+    stroke_mm = physical.stroke_mm
     target = physical.rho_max if physical.stroke == "auto" else physical.stroke
     overhead_s = plan.overhead_s + _SPARE_S
     actuation_s = at_least(overhead_s + stage.motion_time_s(target * wavelength_mm), 3)
@@ -153,9 +154,12 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
 
 def _with_slot(config: Config, actuation_s: str) -> str:
     """A longer T_a, and the T_s that keeps the time to measure."""
-    physical, timing = config.physical, config.timing
-    kept_free = timing.guard_share + timing.decision_share
-    longer_s = max(float(actuation_s) - physical.actuation_time_s, 0.0) / (1 - kept_free)
+    physical = config.physical
+    longer_s = shortest_slot_s(
+        max(float(actuation_s) - physical.actuation_time_s, 0.0),
+        guard_share=config.timing.guard_share,
+        decision_share=config.timing.decision_share,
+    )
     return (
         f"physical.actuation_time_s to at least {actuation_s} and "
         f"physical.slot_duration_s to at least {at_least(physical.slot_duration_s + longer_s, 3)}"

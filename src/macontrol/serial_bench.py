@@ -206,7 +206,7 @@ class SerialBench:
         patience = Patience(
             "probe", self._config.timing.fault_patience_s, self._clock, FaultReporter(self._report)
         )
-        interval = self._config.physical.slot_duration_s - self._config.physical.actuation_time_s
+        interval = self._config.slot_timing.measure_s
         until, asked, elsewhere = self._clock.now() + _SIGNAL_S, False, ""
         while self._clock.now() < until and not self._stop.is_set:
             try:

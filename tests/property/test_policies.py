@@ -7,7 +7,6 @@ whichever rewards are missing or late.
 from __future__ import annotations
 
 from math import ceil
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config, load_config
-from macontrol.config.sections.algorithm import PolicyName
+from macontrol.config.policies import POLICIES
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 
 PAPER = load_config()
-POLICIES: tuple[str, ...] = get_args(PolicyName)
 # Positions within this of one another are the same.
 ROUNDING = 2e-9
 
@@ -56,7 +54,7 @@ slots = st.tuples(
 )
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", POLICIES.names())
 @given(data=st.data(), reports=st.lists(slots, min_size=1, max_size=40))
 @settings(max_examples=60)
 def test_every_step_is_within_reach_and_on_the_rail(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log2
 from pathlib import Path
 from typing import Any
 
 from macontrol.config import Config
 from macontrol.config.model.errors import DataError, InputOutputError
+from macontrol.config.model.reward import reward_of
+from macontrol.config.model.units import from_db
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.recording.runfile.files import last_written
 from macontrol.controller.recording.runfile.header import RunHeader, Sample, this_boot
@@ -178,9 +179,8 @@ def _proven(config: Config, samples: Sequence[Sample]) -> Sequence[Sample]:
     has not withdrawn them, nor the slot in which the signal ended.
     """
     slots = config.probe.no_signal_slots
-    at_floor = config.physical.transmission_share * log2(
-        10 ** ((_FLOOR_DB + config.probe.floor_drift_db) / 10)
-    )
+    above_floor = from_db(_FLOOR_DB + config.probe.floor_drift_db)
+    at_floor = reward_of(config.physical.transmission_share, above_floor - 1.0)
     if slots == "off" or not samples or samples[-1].reward >= at_floor:
         return samples
     return samples[:-slots]

@@ -10,5 +10,5 @@ DESCRIPTION = StageDriver(
     stage="macontrol.hal.stages.grbl.driver:GrblStage",
     checkup="macontrol.hal.stages.grbl.diagnostics:GrblCheckup",
     preset="lab-2g4-grbl",
-    emulator="macontrol.sim.bench.boards.grbl.board:VirtualGrbl",
+    emulator="macontrol.sim.bench.boards.grbl.guide:guide_board",
 )

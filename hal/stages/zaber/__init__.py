@@ -10,6 +10,6 @@ DESCRIPTION = StageDriver(
     stage="macontrol.hal.stages.zaber.driver:ZaberStage",
     checkup="macontrol.hal.stages.zaber.diagnostics:ZaberCheckup",
     preset="lab-5g8-zaber",
-    emulator="macontrol.sim.bench.boards.zaber:VirtualZaber",
+    emulator="macontrol.sim.bench.boards.zaber:guide_board",
     usb_ids={"2939": "Zaber stage"},
 )

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from macontrol.config import Config
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.port import VirtualPort
 
@@ -27,11 +26,6 @@ class VirtualDevice(ABC):
 
     settings: dict[Any, float]
     """The settings of the device, by number or name."""
-
-    @classmethod
-    @abstractmethod
-    def from_config(cls, config: Config, clock: Clock, link: Path | None) -> Self:
-        """The device of a virtual bench; `link` is a fixed name for its port."""
 
     def __init__(self, name: str, clock: Clock, link: Path | None) -> None:
         self._clock = clock

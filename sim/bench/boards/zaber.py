@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from math import ceil, floor, inf
 from pathlib import Path
-from typing import Self
 
 from macontrol.config import Config
 from macontrol.config.model.motion import Trapezoid
@@ -29,7 +28,7 @@ DEFAULT_SETTINGS: dict[str, float] = {
 
 MICROSTEP_MM = 0.49609375e-3
 GUIDE_TRAVEL_MM = 150.0
-"""The travel of the Zaber stage of docs/bench-guide.md."""
+"""The travel of the Zaber stage of docs/build-a-bench.md."""
 
 _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(
@@ -72,28 +71,6 @@ class VirtualZaber(VirtualDevice):
         self._is_fresh = False
         """Whether the supply was interrupted since the last output."""
         self._moving = self._homing = False
-
-    @classmethod
-    def from_config(cls, config: Config, clock: Clock, link: Path | None) -> Self:
-        """The stage of the bench guide with the actuator of a config.
-
-        The rail is longer than that of the guide only if `stage.travel_mm` asks for it, so that a
-        config that does not fit the guide's rail does not fit this one either.
-        """
-        physical, stage = config.physical, config.stage
-        own = stage.model_dump()[stage.driver]
-        microstep_mm = MICROSTEP_MM if own["microstep_mm"] == "unknown" else own["microstep_mm"]
-        travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
-        speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
-        microsteps = max(floor(GUIDE_TRAVEL_MM / microstep_mm), ceil(travel_mm / microstep_mm))
-        settings = {
-            "limit.max": float(microsteps),
-            "maxspeed": float(round(speed_mm_per_s / microstep_mm * _SPEED_UNIT)),
-        }
-        if physical.acceleration_m_per_s2 != "ideal":
-            acceleration = physical.acceleration_m_per_s2 * 1e3 / microstep_mm
-            settings["accel"] = float(round(acceleration * _ACCELERATION_UNIT))
-        return cls(clock, link=link, settings=settings, microstep_mm=microstep_mm)
 
     # -- For users of the emulator ------------------------------------------------------------
 
@@ -383,3 +360,24 @@ def _number(text: str) -> float:
     if not re.fullmatch(r"-?\d{1,10}(\.\d{1,9})?", text):
         raise _Refused("BADDATA")
     return float(text)
+
+
+def guide_board(config: Config, clock: Clock, link: Path | None) -> VirtualZaber:
+    """The device of the bench guide with the actuator of a config.
+
+    The rail is longer than that of the guide only if `stage.travel_mm` asks for it, so that a
+    config that does not fit the guide's rail does not fit this one either.
+    """
+    physical, stage = config.physical, config.stage
+    own = stage.model_dump()[stage.driver]
+    step_mm = MICROSTEP_MM if own["microstep_mm"] == "unknown" else own["microstep_mm"]
+    travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
+    speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3
+    settings = {
+        "limit.max": float(max(floor(GUIDE_TRAVEL_MM / step_mm), ceil(travel_mm / step_mm))),
+        "maxspeed": float(round(speed_mm_per_s / step_mm * _SPEED_UNIT)),
+    }
+    if physical.acceleration_m_per_s2 != "ideal":
+        acceleration = physical.acceleration_m_per_s2 * 1e3
+        settings["accel"] = float(round(acceleration / step_mm * _ACCELERATION_UNIT))
+    return VirtualZaber(clock, link=link, settings=settings, microstep_mm=step_mm)

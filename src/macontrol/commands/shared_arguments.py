@@ -8,18 +8,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
 
 from macontrol.config import Config, Loaded, load_config, load_with_origins, preset_names
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.suggestion import pip_install, shortened
-from macontrol.config.sections.algorithm import PolicyName
+from macontrol.config.policies import POLICIES
 from macontrol.config.sections.run import LARGEST_HORIZON, LARGEST_SEED
 from macontrol.hal.registry import PROBES, STAGES
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 BY_BACKEND = "paper; of a serial bench without --config its stage's lab preset"
-POLICIES: tuple[str, ...] = get_args(PolicyName)
 
 
 def add_config_arguments(
@@ -42,7 +40,7 @@ def add_config_arguments(
     )
     if policy:
         group.add_argument(
-            "--policy", choices=POLICIES, help="the policy (default: the config's, MoveUCB)"
+            "--policy", choices=POLICIES.names(), help="the policy (default: the config's, MoveUCB)"
         )
 
 

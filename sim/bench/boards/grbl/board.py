@@ -7,42 +7,15 @@ methods.
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Self
 
-from macontrol.config import Config
-from macontrol.hal import Clock
 from macontrol.sim.bench.boards.grbl.axis import LONGEST_QUEUE
 from macontrol.sim.bench.boards.grbl.gcode import Dwell, Motion, Refused, strip
 from macontrol.sim.bench.boards.grbl.program import TICK_S, GrblProgram, HardResetError
 from macontrol.sim.bench.boards.grbl.reports import HELP, build, setting
 
-GUIDE_SETTINGS: dict[int, float] = {20: 1, 22: 1, 27: 2, 100: 80, 110: 12000, 120: 2000, 130: 300}
-"""The GRBL settings of docs/bench-guide.md."""
-
 
 class VirtualGrbl(GrblProgram):
     """One board. Start it, open `port`, and stop it with `close`; or use it in a `with`."""
-
-    @classmethod
-    def from_config(cls, config: Config, clock: Clock, link: Path | None) -> Self:
-        """The board of the bench guide with the actuator of a config.
-
-        The rail is longer than that of the guide only if `stage.travel_mm` asks for it, so that a
-        config that does not fit the guide's rail does not fit this one either.
-        """
-        physical, stage = config.physical, config.stage
-        travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
-        settings = {
-            **GUIDE_SETTINGS,
-            110: physical.actuator_speed_m_per_s * 1e3 * 60,
-            130: max(GUIDE_SETTINGS[130], travel_mm + 2 * GUIDE_SETTINGS[27]),
-        }
-        if physical.acceleration_m_per_s2 != "ideal":
-            settings[120] = physical.acceleration_m_per_s2 * 1e3
-        if physical.step_mm != "ideal":
-            settings[100] = 1 / physical.step_mm
-        return cls(clock, link=link, settings=settings)
 
     # -- For users of the emulator ------------------------------------------------------------
 

@@ -497,7 +497,7 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
         run = read_run(path)
         np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 30_002))
     assert (file.lost, file.problems) == (0, 1)
-    assert "goes on after" in told[1]
+    assert "continues after" in told[1]
     assert "0 records were lost" in told[1]
 
 
