@@ -1,8 +1,8 @@
 """Every error macontrol raises on purpose, each with the exit code it leads to.
 
-The codes follow sysexits.h, so a service manager can tell a wrong configuration (do not restart)
-from hardware that went away (do). All rooms raise from this list. An error has two fields for a
-person: `detail` says what is wrong and where, `fix` says what to do. Nothing parses a message.
+The codes follow sysexits.h, so that a service manager can distinguish a wrong configuration (do not
+restart) from missing hardware (restart). All rooms raise from this list. An error has two fields
+for a person: `detail` says what is wrong and where, `fix` says what to do. Nothing parses a message.
 """
 
 from __future__ import annotations
@@ -61,6 +61,14 @@ class StageBrokenError(StageError):
 
 class StillMovingError(StageError):
     """The stage moves when it should stand still."""
+
+
+class StopRequestedError(StageError):
+    """A stop was requested while the stage was connected, homed or recovered."""
+
+
+class BoardRestartedError(StageError):
+    """The board restarted during a handshake: what it sent before is void."""
 
 
 class LineError(StageError):

@@ -38,6 +38,7 @@ COMMANDS = {
     "config": "show every setting, its value and where it was set",
     "devices": "list likely stages and radios on this machine, and who uses them",
     "survey": "measure the reward along the rail once, as a file and a plot",
+    "runs": "describe the columns and events of a run file",
     "export": "write a recorded run as csv, npz, or a reward map",
     "replay": "run a policy on a recorded or simulated reward map",
     "simulate-map": "write a simulated world that policies can be replayed on",

@@ -155,7 +155,7 @@ class Daemon:
             config,
             self._clock,
             confirm_homing=lambda: may_home(yes=yes, at_terminal=at_terminal, stop=stop),
-            tell=self._display.note,
+            report=self._display.note,
             log=self._recording.open_traffic(closing),
             stop=stop,
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,

@@ -1,8 +1,8 @@
-"""The real bench: a serial stage and a software radio, brought up in a safe order.
+"""The real bench: a serial stage and a software radio, opened in a safe order.
 
-First the board is connected and its abilities are read; a slot plan that it cannot keep is refused.
-Then the radio is opened, and its noise floor measured while the transmitter is off. Nothing moves
-before all that has worked. Then the stage is homed, with a person's consent.
+First the board is connected and its limits are read; a slot plan that it cannot keep is refused.
+Then the radio is opened, and its noise floor is measured while the transmitter is off. Nothing
+moves before that. Then the stage is homed, with a person's consent.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from macontrol.hal.serial.stage import SerialStage
 from macontrol.recorders import FaultReporter
 
 _CONNECT_S = 30.0
-# For how long a board is timed again while the computer is too busy for it, and how soon.
+# On a busy computer the board is timed again for _BUSY_S, every _BUSY_PAUSE_S.
 _BUSY_S = 30.0
 _BUSY_PAUSE_S = 1.0
 # The driver itself limits homing; this only bounds the call.
 _HOME_S = 3600.0
-# How long the transmitter may take to be switched on.
+# How long to wait until the transmitter is switched on.
 _SIGNAL_S = 120.0
 _NO_SIGNAL_ADVICE = "is the transmitter on, and was it off while the noise floor was measured?"
 _FLOOR_ATTEMPTS = 3
 _BEFORE_ALL_SLOTS = -1_000_000
 _HOMING = "homing the stage"
-# How soon a stop signal is noticed while a person is asked, or the radio gets ready.
-_LISTENED_S = 0.1
-_TOLD_TO_STOP = "told to stop"
-# While the radio fails, the signal is looked for again after this time.
-_FAILING_S = 0.5
+SWITCH_ON = "no signal yet: switch the transmitter on"
+# How often a stop is checked while a person is asked, or the radio starts.
+_POLL_INTERVAL_S = 0.1
+_STOPPED = "stop requested"
+# Pause between measurements while the radio fails.
+_FAILING_PAUSE_S = 0.5
 
 _Result = TypeVar("_Result")
 
@@ -62,7 +63,7 @@ class SerialBench:
         clock: Clock,
         *,
         confirm_homing: Callable[[], bool],
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         log: TrafficLog | None = None,
         stop: StopToken | None = None,
         earlier_floor_dbfs: float | None = None,
@@ -72,12 +73,12 @@ class SerialBench:
         self._config = config
         self._clock = clock
         self._identity: Mapping[str, str] = {}
-        self._tell = tell
+        self._report = report
 
         def confirm() -> bool:
             agreed = confirm_homing()
             if agreed:
-                tell(_HOMING)
+                report(_HOMING)
             return agreed
 
         self._stage = STAGES[config.stage.driver].make(
@@ -100,19 +101,19 @@ class SerialBench:
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """Which board, behind which adapter; known once it is open."""
+        """The board and its adapter; known when the bench is open."""
         return self._identity
 
     def open(self, closing: ExitStack) -> None:
-        """Bring both up; what was opened is closed when `closing` ends."""
+        """Open both, and home the stage; both are closed when `closing` ends."""
         now = self._clock.now
-        closing.callback(self._probe.close)  # after the stage: a radio may take its time
+        closing.callback(self._probe.close)  # closed after the stage: a radio may take long
         closing.callback(self._stage.close)
         self._stage.connect(now() + _CONNECT_S, self._stop.keep_on)
         port = port_identity(self._config.stage.port_path)
         self._identity = {**self._stage.identity_parts, "port": port}
         description = self._stage.description
-        self._tell(
+        self._report(
             f"{self._config.stage.driver} stage on {description.name}: "
             f"{description.travel_mm:.1f} mm, "
             f"{description.speed_mm_per_s:g} mm/s, "
@@ -124,19 +125,19 @@ class SerialBench:
         is_measured = self._config.probe.noise_floor == "measure"
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             floor = self._plausible(self._probe, self._measure_floor(self._probe))
-            self._tell(f"{self._probe_name}: noise floor {floor.dbfs:.1f} dBFS")
-        if self._config.stage.homing == "allow":  # otherwise nobody has agreed yet
-            self._tell(_HOMING)
+            self._report(f"{self._probe_name}: noise floor {floor.dbfs:.1f} dBFS")
+        if self._config.stage.homing == "allow":  # otherwise it depends on a person's answer
+            self._report(_HOMING)
         self._stage.home(now() + _HOME_S, self._stop.keep_on)
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             self._await_signal()
         if self._stop.is_set:
-            raise ProbeError(f"{self._probe_name}: {_TOLD_TO_STOP}")
+            raise ProbeError(f"{self._probe_name}: {_STOPPED}")
 
     def _check_stage(self) -> None:
-        """Check the plan against the stage; a busy computer costs other attempts, not the run."""
+        """Check the plan against the stage; on a busy computer, time the board again."""
         now = self._clock.now
-        until, is_told = now() + _BUSY_S, False
+        until, is_reported = now() + _BUSY_S, False
         while True:
             try:
                 check_stage(self._config, self._stage)
@@ -144,14 +145,16 @@ class SerialBench:
             except StageError:
                 if now() >= until or self._stop.is_set:
                     raise
-                if not is_told:
-                    self._tell(f"this computer is busy: timing the board again, for {_BUSY_S:g} s")
-                is_told = True
+                if not is_reported:
+                    self._report(
+                        f"this computer is busy: timing the board again, for {_BUSY_S:g} s"
+                    )
+                is_reported = True
             self._clock.sleep_until(now() + _BUSY_PAUSE_S)
             self._stage.time_again(now() + _CONNECT_S, self._stop.keep_on)
 
     def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor:
-        """The noise floor; lost samples cost another attempt, not the run."""
+        """The noise floor; after lost samples, try again."""
         left = _FLOOR_ATTEMPTS
         while True:
             try:
@@ -160,27 +163,27 @@ class SerialBench:
                 left -= 1
                 if left == 0 or self._stop.is_set:
                     raise
-                self._tell(f"{error}; once more")
+                self._report(f"{error}; trying again")
 
     def _plausible(self, probe: HasNoiseFloor, found: NoiseFloor) -> NoiseFloor:
-        """The floor, or that of the run to continue if the transmitter is on.
+        """The measured floor; with the transmitter on, the floor of the run to continue.
 
-        A service that is started again after a fault finds the transmitter on.
+        When a service is restarted after a fault, the transmitter is still on.
         """
         if self._earlier_floor_dbfs is None:
             return found
         earlier = known_floor(self._earlier_floor_dbfs)
         if implausible_rise(found, earlier, self._config.probe.floor_drift_db) is None:
             return found
-        self._tell(
-            f"{self._probe_name}: {found.dbfs:.1f} dBFS is no noise floor, the transmitter is on; "
-            "using that of the run to continue"
+        self._report(
+            f"{self._probe_name}: {found.dbfs:.1f} dBFS with the transmitter on; "
+            "using the floor of the run to continue"
         )
         probe.use_noise_floor(earlier)
         return earlier
 
     def _unless_stopped(self, work: Callable[[], _Result]) -> _Result:
-        """Do in a thread what may take many seconds; ProbeError soon after a stop signal."""
+        """Run long work in a thread; ProbeError soon after a stop request."""
         done: Future[_Result] = Future()
 
         def run() -> None:
@@ -191,17 +194,17 @@ class SerialBench:
 
         threading.Thread(target=run, name="probe-start", daemon=True).start()
         while not self._stop.is_set:
-            if wait([done], _LISTENED_S).done:
+            if wait([done], _POLL_INTERVAL_S).done:
                 return done.result()
-        raise ProbeError(f"{self._probe_name}: {_TOLD_TO_STOP}")
+        raise ProbeError(f"{self._probe_name}: {_STOPPED}")
 
     def _await_signal(self) -> None:
-        """After the noise floor: wait until the transmitter is on, or the run is stopped.
+        """Wait until the transmitter is on, or a stop is requested.
 
-        A radio that drops out meanwhile is waited for too, for as long as in a run.
+        A radio that fails meanwhile may recover for as long as in a run.
         """
         patience = Patience(
-            "probe", self._config.timing.fault_patience_s, self._clock, FaultReporter(self._tell)
+            "probe", self._config.timing.fault_patience_s, self._clock, FaultReporter(self._report)
         )
         interval = self._config.slot_timing.measure_s
         until, asked, elsewhere = self._clock.now() + _SIGNAL_S, False, ""
@@ -212,41 +215,41 @@ class SerialBench:
                 )
             except ProbeError as fault:
                 patience.failed(0, EventKind.PROBE_FAULT, fault)
-                self._clock.sleep_until(self._clock.now() + _FAILING_S)
+                self._clock.sleep_until(self._clock.now() + _FAILING_PAUSE_S)
                 continue
             patience.recovered(0)
             if seen is not None and seen.valid and seen.above_floor >= 1:
                 return
             if not asked:
                 asked = True
-                self._tell("no signal yet: switch the transmitter on")
+                self._report(SWITCH_ON)
             if seen is not None and seen.reason == TONE_LOST:
                 if not elsewhere:
-                    self._tell(seen.hint)
+                    self._report(seen.hint)
                 elsewhere = seen.hint
         if not self._stop.is_set:
             advice = elsewhere or _NO_SIGNAL_ADVICE
             raise ProbeError(
-                f"{self._probe_name}: no signal above the noise floor in {_SIGNAL_S:g} s; {advice}"
+                f"{self._probe_name}: no signal above the noise floor in {_SIGNAL_S:g} s", advice
             )
 
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
-        """Nothing is known of a real rail before it is walked."""
+        """A real rail is unknown before its survey."""
         return
 
 
 def require_consent(config: Config, *, yes: bool, at_terminal: bool) -> None:
-    """Refuse a run that could never home: a service is not restarted for a ConfigError."""
+    """Refuse a run that cannot home; a service is not restarted after a ConfigError."""
     if config.stage.homing == "ask" and not (yes or at_terminal):
         raise ConfigError(
             'stage.homing: it is "ask", and there is no terminal to ask at: the stage must be '
-            "homed before it moves, and nobody has agreed to it; "
-            'give --yes, or set stage.homing to "allow"'
+            "homed before it moves, and that needs consent",
+            'give --yes, or set stage.homing to "allow"',
         )
 
 
 def may_home(*, yes: bool, at_terminal: bool, stop: StopToken) -> bool:
-    """Permission to home: given on the command line, or by a person at the terminal."""
+    """Permission to home, from the command line or from a person at the terminal."""
     if yes or not at_terminal:
         return yes
     print(
@@ -256,9 +259,9 @@ def may_home(*, yes: bool, at_terminal: bool, stop: StopToken) -> bool:
         flush=True,
     )
     while not stop.is_set:
-        if select.select([sys.stdin], [], [], _LISTENED_S)[0]:
+        if select.select([sys.stdin], [], [], _POLL_INTERVAL_S)[0]:
             answer = sys.stdin.readline()
-            if not answer.endswith("\n"):  # the end of the input: no line was ended
+            if not answer.endswith("\n"):  # the end of the input
                 print(flush=True)
             return answer.strip().lower() in ("y", "yes")
     print(flush=True)

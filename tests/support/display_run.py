@@ -1,4 +1,4 @@
-"""A run to look at, without a bench behind it."""
+"""A run to display, without a bench."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.sample_run import slot_record
 
 
 def played(slots: int = 3) -> Tally:
-    """Three slots between 3.00 and 3.06 wavelengths, on the way to 4."""
+    """Three slots between 3.00 and 3.06 wavelengths, with the target at 4."""
     tally = Tally(3.0)
     for slot in range(1, slots + 1):
         tally.submit(

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT_S = 10
-"""CPU time of a command line. A busy machine makes the clock on the wall a poor judge, …"""
+"""CPU time of a command line; wall time depends on the machine's load."""
 PATIENCE_S = 60
-"""… which ends a command line that hangs."""
+"""Wall time after which a command line that hangs is ended."""
 LIMIT_MB = 500
-_ADDRESSES = 3 << 30  # a bomb that goes off ends with a MemoryError instead of the machine
+_ADDRESSES = 3 << 30  # a decompression bomb ends with a MemoryError
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def attack(
     stdout: str | None = None,
     encoding: str = "utf-8",
 ) -> dict[str, Outcome]:
-    """Run every command line; `stdout` names what standard output is, a file by default."""
+    """Run every command line; `stdout` names the standard output, a file by default."""
     request = json.dumps({"cases": cases, "stdout": stdout, "encoding": encoding})
     done = subprocess.run(
         [sys.executable, __file__],
@@ -63,7 +63,7 @@ def attack(
 
 
 def assert_refused(outcome: Outcome, codes: Sequence[int] = (64, 65, 66, 69, 74, 78)) -> None:
-    """Assert an exit code that says what is wrong, in words, soon, and without much memory."""
+    """Assert an exit code and a message, soon, and without much memory."""
     assert outcome.code in codes, outcome
     assert "Traceback" not in outcome.err
     assert outcome.err.count("\n") <= 10, outcome.err
@@ -85,7 +85,7 @@ def _run(words: list[str], stdout: str | None, encoding: str) -> dict[str, objec
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
     signal.alarm(PATIENCE_S)
-    begun = time.process_time()
+    start = time.process_time()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         target = out.fileno() if stdout is None else os.open(stdout, os.O_WRONLY)
         os.dup2(target, 1)
@@ -109,13 +109,13 @@ def _run(words: list[str], stdout: str | None, encoding: str) -> dict[str, objec
             "code": code,
             "out": out.read(10_000).decode("utf-8", "replace"),
             "err": err.read(10_000).decode("utf-8", "replace"),
-            "cpu_s": time.process_time() - begun,
+            "cpu_s": time.process_time() - start,
             "peak_mb": _peak_mb(),
         }
 
 
 def _peak_mb() -> float:
-    """The most memory of this process. `ru_maxrss` would be its parent's, if that had more."""
+    """The peak memory of this process. `ru_maxrss` would include its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

@@ -1,4 +1,4 @@
-"""A corpus of input files that no command can use, made afresh in a folder."""
+"""Input files that no command can use, written to a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPARSE_BYTES = 10 << 30
 
 
 def odd_files(folder: Path) -> dict[str, Path]:
-    """What no input may be, whatever its content should be."""
+    """Paths that are not regular files, for every kind of input."""
     os.mkfifo(folder / "pipe")
     (folder / "empty-folder").mkdir()
     (folder / "circle").symlink_to("circle")
@@ -41,7 +41,7 @@ def odd_files(folder: Path) -> dict[str, Path]:
 
 
 def bad_configs(folder: Path) -> dict[str, Path]:
-    """TOML files that are none, or that ask for what cannot be."""
+    """Files that are not TOML, or configs with impossible values."""
     deep = ".".join(["a"] * 20_000)
     texts: dict[str, str | bytes] = {
         "not UTF-8": b"[algorithm]\nbeta = 2 # \xff",
@@ -80,7 +80,7 @@ def bad_configs(folder: Path) -> dict[str, Path]:
 
 
 def bad_maps(folder: Path) -> dict[str, Path]:
-    """npz archives that are no reward maps of the paper's grid."""
+    """npz archives that are not reward maps on the paper's grid."""
     good: dict[str, object] = {
         "reward": np.ones((5, GRID)),
         "noise": np.zeros(5),
@@ -99,8 +99,8 @@ def bad_maps(folder: Path) -> dict[str, Path]:
         "text": {"reward": np.full((5, GRID), "a")},
         "one sample": {"survey_position": np.zeros(1), "survey_reward": np.zeros(1)},
         "off the rail": {"survey_position": np.array([0.0, 7e300])},
-        "config is no text": {"config": np.arange(3)},
-        "config is no JSON": {"config": np.array("{")},
+        "config is not text": {"config": np.arange(3)},
+        "config is not JSON": {"config": np.array("{")},
         "config is a list": {"config": np.array("[]")},
         "config nests": {"config": np.array("[" * 100_000)},
         "config of nothing": {"config": np.array("{}")},
@@ -131,7 +131,7 @@ def bad_maps(folder: Path) -> dict[str, Path]:
 
 
 def bad_run_files(folder: Path) -> dict[str, Path]:
-    """SQLite files that are no run files, or damaged ones."""
+    """SQLite files that are not run files, or damaged ones."""
     statements: dict[str, list[str]] = {
         "another program's": ["CREATE TABLE a (b)"],
         "marked but empty": [f"PRAGMA application_id = {APPLICATION_ID}"],
@@ -168,7 +168,7 @@ def bad_run_files(folder: Path) -> dict[str, Path]:
 
 
 def good_map(path: Path) -> Path:
-    """A small map that replay takes."""
+    """A small map that `replay` accepts."""
     config = load_config()
     simulate_map(config, 1, 5).save(path)
     return path

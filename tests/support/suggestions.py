@@ -1,4 +1,4 @@
-"""What a message suggests, as a person would type it in."""
+"""The assignments that an error's fix suggests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SUGGESTION = re.compile(
 
 
 def suggestions(message: str) -> list[list[str]]:
-    """The alternatives of a fix, each as the `section.key=value` that belong together."""
+    """The alternatives of a fix, each a list of `section.key=value` that belong together."""
     fix = message.rpartition("; ")[2]
     found = [
         [f"{each['key']}={each['value'].rstrip('.')}" for each in _SUGGESTION.finditer(part)]

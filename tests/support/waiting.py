@@ -1,4 +1,4 @@
-"""A wait with an end, for whatever a test waits for."""
+"""Wait for a condition, with a timeout."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 def wait_until(
     condition: Callable[[], bool], timeout_s: float = 60.0, *, every_s: float = 0.005
 ) -> None:
-    """Wait for something to come true, and look that often; fail if it does not in time."""
+    """Check the condition every `every_s` until it is true; fail after `timeout_s`."""
     until = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
+        assert time.monotonic() < until, "timeout"
         time.sleep(every_s)

@@ -29,7 +29,7 @@ from macontrol.config.model.errors import ProbeError
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.recording.runfile.reader import Run, read_run
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.serial_bench import SerialBench
+from macontrol.serial_bench import SWITCH_ON, SerialBench
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.radio import VirtualRadio
 from support.probe_settings import wait_until
@@ -291,7 +291,9 @@ class Bench:
         )
         self.told: list[str] = []
         self._radio = radio
-        self.bench = SerialBench(config, WallClock(), confirm_homing=lambda: True, tell=self._tell)
+        self.bench = SerialBench(
+            config, WallClock(), confirm_homing=lambda: True, report=self._tell
+        )
         self.on: Callable[[], None] = lambda: None
 
     def _tell(self, text: str) -> None:
@@ -317,7 +319,7 @@ def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
         told = "no signal above the noise floor .* was it off while the noise floor was measured"
         with pytest.raises(ProbeError, match=told):
             bench.open()
-    assert "no signal yet: switch the transmitter on" in bench.told
+    assert SWITCH_ON in bench.told
 
 
 @pytest.mark.fault("transmitter-off-at-start")
@@ -327,7 +329,7 @@ def test_the_transmitter_is_asked_for_and_waited_for(stage: VirtualGrbl) -> None
         bench = Bench(stage, radio)
         bench.on = lambda: setattr(radio, "transmitting", True)
         bench.open()
-    assert bench.told[-1] == "no signal yet: switch the transmitter on"
+    assert bench.told[-1] == SWITCH_ON
 
 
 def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: VirtualGrbl) -> None:

@@ -10,7 +10,7 @@ DESCRIPTION = ProbeDriver(
     probe="macontrol.hal.probes.soapy.stream:make_probe",
     option="soapy:ARGS as in soapy:driver=rtlsdr",
     parse=parse_option,
-    remedy="unplug the radio and plug it in again; SoapySDRUtil --probe tells more of it",
+    remedy="unplug the radio and plug it in again; try SoapySDRUtil --probe",
     search="macontrol.hal.probes.soapy.discovery:search",
     status="macontrol.hal.probes.soapy.discovery:status",
 )

@@ -28,7 +28,7 @@ DEFAULT_SETTINGS: dict[str, float] = {
 
 MICROSTEP_MM = 0.49609375e-3
 GUIDE_TRAVEL_MM = 150.0
-"""The travel of the Zaber stage of docs/bench-guide.md."""
+"""The travel of the Zaber stage of docs/build-a-bench.md."""
 
 _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(

@@ -39,6 +39,7 @@ LIVE_SECTIONS = ("timing", "stage", "probe")
 """Sections that a replay does not use."""
 WORLD_SECTIONS = ("channel", "drift")
 """Sections that determined the map's rewards; a change has no effect on them."""
+WORLD_NOTICE = "The map's rewards do not change: its channel and drift determined them."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,7 +142,7 @@ def _show(
     for key, (value, stored) in differences.items():
         console.print(f"{key} = {value!r}; the map has {stored!r}", highlight=False, markup=False)
     if any(key.partition(".")[0] in WORLD_SECTIONS for key in differences):
-        console.print("The map's rewards do not change: its channel and drift determined them.")
+        console.print(WORLD_NOTICE)
     table = Table(title=f"{outcome['policy']}, {outcome['slots']} slots", show_header=False)
     table.add_row("regret per slot", f"{outcome['regret_per_slot']:.4f}")
     table.add_row("reward per slot", f"{outcome['reward_per_slot']:.4f}")

@@ -17,7 +17,6 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.suggestion import shortened
-from macontrol.controller.recording.runfile.lock import NOT_THERE
 from macontrol.display.log_format import LOG_FORMATS
 from macontrol.run_options import RunOptions
 
@@ -90,6 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    from macontrol.controller.recording.runfile.lock import NOT_THERE  # `--help` needs no NumPy
+
     serial = arguments.backend == "serial"
     _refuse_conflicts(arguments, serial=serial)
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
@@ -112,7 +113,7 @@ def main(arguments: argparse.Namespace) -> int:
         faults=arguments.faults,
         log=arguments.log,
     )
-    from macontrol.daemon import Daemon  # `--help` and `--version` load faster without
+    from macontrol.daemon import Daemon  # only here: `--help` and `--version` do without
 
     return Daemon(config, options).run()
 

@@ -139,7 +139,7 @@ def _open_bench(
         confirm_homing=lambda: may_home(
             yes=arguments.yes, at_terminal=at_terminal, stop=signals.stop
         ),
-        tell=lambda text: _print(console, text),
+        report=lambda text: _print(console, text),
         log=log,
         stop=signals.stop,
     )

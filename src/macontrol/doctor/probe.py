@@ -46,7 +46,7 @@ class ProbeExamination:
         self._config = config
         self._clock = clock
         self._report = report
-        bench = SerialBench(config, clock, confirm_homing=lambda: False, tell=lambda _: None)
+        bench = SerialBench(config, clock, confirm_homing=lambda: False, report=lambda _: None)
         self._probe = bench.probe
 
     def examine(self, closing: ExitStack) -> None:
@@ -60,61 +60,52 @@ class ProbeExamination:
             self._report_unopened(error)
             return
         name = self._probe.name if isinstance(self._probe, Openable) else "the probe"
-        report.passed("radio", f"{name} sends samples")
-        floor = self._measure_floor()
-        health = self._measure_level()
-        radio = self._config.probe if isinstance(self._config.probe, SdrSettings) else None
-        if radio is not None:
+        report.passed("radio", f"{name} works")
+        floor = self._measure_floor(self._probe) if isinstance(self._probe, HasNoiseFloor) else None
+        radio = self._config.probe
+        if isinstance(self._probe, HasHealth) and isinstance(radio, SdrSettings):
+            health = self._measure_level(self._probe, radio)
             self._report_rate(health, radio)
-        self._report_delay(self._measure_delays())
-        if radio is not None:
+            self._report_delay(self._measure_delays(self._probe))
             self._report_clipping(health, radio)
+        else:
+            report.skipped("the probe has no samples", "sample rate", "delay", "clipping")
         if isinstance(floor, ProbeError):
             report.error("noise floor", floor, _FIX_ABOVE)
-        else:
+        elif isinstance(self._probe, HasNoiseFloor):
             self._report_floor(floor)
+        else:
+            report.skipped("the probe needs none", "noise floor")
 
     # -- Measuring ----------------------------------------------------------------------------
 
-    def _measure_floor(self) -> NoiseFloor | ProbeError | None:
+    def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor | ProbeError | None:
         """The floor that a run would use: measured, or given in the config."""
-        if not isinstance(self._probe, HasNoiseFloor):
-            return None
         try:
             if self._config.probe.noise_floor == "measure":
-                return self._probe.measure_noise_floor()
+                return probe.measure_noise_floor()
         except ProbeError as error:
             return error
-        return self._probe.noise_floor
+        return probe.noise_floor
 
-    def _health(self) -> ProbeHealth:
-        return self._probe.health() if isinstance(self._probe, HasHealth) else ProbeHealth()
-
-    def _measure_level(self) -> ProbeHealth:
+    def _measure_level(self, probe: HasHealth, radio: SdrSettings) -> ProbeHealth:
         """The health after a measurement, once the sample rate is known."""
-        probe, clock = self._probe, self._clock
+        clock = self._clock
         try:
             now = clock.now()
-            probe.request(1, now, now + _LEVEL_S)
+            self._probe.request(1, now, now + _LEVEL_S)
             self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
         except ProbeError:
             pass  # the health shows it
         known_s = clock.now() + _RATE_KNOWN_S
-        while not self._keeps_rate(health := self._health()):
+        while not _keeps_rate(health := probe.health(), radio):
             is_known = not isnan(health.measured_rate_hz)
             if clock.now() >= known_s + is_known * _RATE_DOUBTED_S:
                 break
             clock.sleep_until(clock.now() + _RATE_POLL_INTERVAL_S)
         return health
 
-    def _keeps_rate(self, health: ProbeHealth) -> bool:
-        settings = self._config.probe
-        if not isinstance(settings, SdrSettings):
-            return True
-        ratio = health.measured_rate_hz / settings.sample_rate_hz
-        return abs(ratio - 1) <= _RATE_TOLERANCE
-
-    def _measure_delays(self) -> list[float]:
+    def _measure_delays(self, probe: HasHealth) -> list[float]:
         """How long after the end of a window its measurement is ready, sorted."""
         settings, clock, delays = self._config.probe, self._clock, []
         length = _WINDOW_S + 2 * settings.guard_s + settings.lead_s
@@ -126,7 +117,7 @@ class ProbeExamination:
                 self._probe.request(slot, now, now + length)
                 for found in self._collect(now + length + settings.stale_s + 1.0):
                     if found.slot == slot and found.valid:
-                        delays.append(self._health().lateness_s)
+                        delays.append(probe.health().lateness_s)
         except ProbeError:
             pass  # use what was measured before
         return sorted(delays)
@@ -154,7 +145,7 @@ class ProbeExamination:
         fix = "connect the radio to a USB port of its own, or lower probe.sample_rate_hz"
         if health.fault:
             self._report.failed("sample rate", health.fault, fix)
-        elif not isnan(rate) and not self._keeps_rate(health):
+        elif not isnan(rate) and not _keeps_rate(health, settings):
             detail = f"{rate:,.0f} samples/s arrive, {wanted:,.0f} were requested"
             fix = f"set probe.sample_rate_hz to one that the radio supports; or {fix}"
             self._report.failed("sample rate", detail, fix)
@@ -225,3 +216,7 @@ class ProbeExamination:
             )
         else:
             self._report.passed("noise floor", f"{level}, if the transmitter was off")
+
+
+def _keeps_rate(health: ProbeHealth, radio: SdrSettings) -> bool:
+    return abs(health.measured_rate_hz / radio.sample_rate_hz - 1) <= _RATE_TOLERANCE

@@ -1,4 +1,4 @@
-"""Every command refuses hostile input: in words, with its exit code, soon, with little memory."""
+"""Every command refuses hostile input: with a message and exit code, soon, with little memory."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcomes(folder: Path) -> dict[str, Outcome]:
-    """All of them, in one process."""
+    """The outcomes of all commands, run in one process."""
     return attack(dict(_cases(folder)), folder)
 
 
@@ -120,7 +120,7 @@ def _chosen(outcomes: dict[str, Outcome], kind: str) -> dict[str, Outcome]:
 
 @pytest.mark.fault("input-not-a-file")
 @pytest.mark.parametrize("kind", ["config", "map", "run", "faults", "seed", "setting", "option"])
-def test_it_is_refused_in_words(kind: str, outcomes: dict[str, Outcome]) -> None:
+def test_it_is_refused_with_a_message(kind: str, outcomes: dict[str, Outcome]) -> None:
     failed = []
     for name, outcome in _chosen(outcomes, f"{kind}: ").items():
         try:
@@ -131,8 +131,8 @@ def test_it_is_refused_in_words(kind: str, outcomes: dict[str, Outcome]) -> None
 
 
 @pytest.mark.fault("run-not-a-run-file")
-def test_a_run_does_not_continue_what_is_no_run(outcomes: dict[str, Outcome]) -> None:
-    """It begins cold beside a damaged run file, and touches no other file."""
+def test_a_run_does_not_continue_a_file_that_is_not_a_run(outcomes: dict[str, Outcome]) -> None:
+    """It starts cold beside a damaged run file, and changes no other file."""
     for outcome in _chosen(outcomes, "resume: ").values():
         assert_refused(outcome, (0, 74))
 

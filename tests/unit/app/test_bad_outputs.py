@@ -1,4 +1,4 @@
-"""No output option harms what it names: it is written where that makes sense, or refused."""
+"""No output option damages what it names: it writes a file or a stream, or is refused."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
 
 
 def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
-    """A new one belongs into OUTPUTS here, or into the tests of bad inputs."""
+    """Add a new option to OUTPUTS here, or to the tests of bad inputs."""
     found = set()
     for command in ("run", *COMMANDS):
         parser = Parser()
@@ -106,7 +106,7 @@ def _path_options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 @pytest.mark.fault("output-not-a-file")
 @pytest.mark.parametrize("option", OUTPUTS)
-def test_what_is_no_output_is_refused(option: str, outcomes: dict[str, Outcome]) -> None:
+def test_what_is_not_an_output_is_refused(option: str, outcomes: dict[str, Outcome]) -> None:
     assert all(outcomes[name].code == 0 for name in MADE)
     found = {name: o for name, o in outcomes.items() if name.startswith(f"{option}: ")}
     assert len(found) >= len(REFUSED)
@@ -115,13 +115,13 @@ def test_what_is_no_output_is_refused(option: str, outcomes: dict[str, Outcome])
 
 
 @pytest.mark.parametrize("option", STREAMED)
-def test_what_is_a_stream_is_written_to(option: str, outcomes: dict[str, Outcome]) -> None:
+def test_a_stream_is_written_to(option: str, outcomes: dict[str, Outcome]) -> None:
     assert outcomes[f"streamed: {option}"].code == 0
     assert_refused(outcomes[f"full: {option}"], (74,))
 
 
 @pytest.mark.fault("output-not-a-file")
-def test_everything_is_still_there(folder: Path, outcomes: dict[str, Outcome]) -> None:
+def test_nothing_else_has_changed(folder: Path, outcomes: dict[str, Outcome]) -> None:
     assert outcomes
     links = {"zero.png": "/dev/zero", "null.png": "/dev/null", "full.png": "/dev/full"}
     assert {name: os.readlink(folder / name) for name in links} == links

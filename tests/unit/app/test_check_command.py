@@ -1,4 +1,4 @@
-"""`macontrol check` without a bench, and what is made of a board's words with one."""
+"""`macontrol check` without a bench."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ import pytest
 
 from macontrol.cli import main
 from macontrol.commands import check
-from macontrol.hal.stages.grbl.diagnostics import GrblCheckup
-from support.scripted_grbl import BANNER, BUILD, LOCKED, SETTINGS, status
-from support.scripted_stage import stage_settings
-
-
-def heard(*lines: bytes, sent: bytes = b"") -> GrblCheckup:
-    checkup = GrblCheckup()
-    if sent:
-        checkup.log(">", sent)
-    for line in lines:
-        checkup.log("<", line + b"\r\n")
-    return checkup
 
 
 class TestWithoutABench:
@@ -55,49 +43,3 @@ class TestWithoutABench:
         assert main(words) == 78
         assert "22 MHz to 2200 MHz" in capsys.readouterr().err
         assert main([*words, "--set", "probe.driver=soapy"]) == 0, "another radio may receive it"
-
-
-class TestWhatABoardGivesAway:
-    def test_a_board_in_order(self) -> None:
-        checkup = heard(BANNER, LOCKED, status("Alarm"), *BUILD, *SETTINGS)
-        assert checkup.board == "Grbl 1.1h.20190830"
-        assert checkup.state == "locked until it is homed"
-        assert checkup.trouble(stage_settings()) is None
-
-    def test_an_alarm_is_remembered_although_a_reset_clears_it(self) -> None:
-        checkup = heard(b"ALARM:9", BANNER, status("Alarm"))
-        trouble = checkup.trouble(stage_settings())
-        assert trouble is not None
-        assert "ALARM:9, homing failed: no limit switch" in trouble[0]
-
-    def test_a_closed_switch_of_another_axis_is_not_ours(self) -> None:
-        checkup = heard(status("Idle", more="|Pn:YZ"))
-        assert checkup.trouble(stage_settings()) is None
-        trouble = checkup.trouble(stage_settings(axis="Y"))
-        assert trouble is not None
-        assert "the Y limit switch is closed" in trouble[0]
-
-    def test_a_board_that_hears_only_a_reset(self) -> None:
-        checkup = GrblCheckup()
-        for byte in (b"?", b"\x18"):
-            checkup.log(">", byte)
-        checkup.log("<", BANNER + b"\r\n" + status("Alarm") + b"\r\n")
-        trouble = checkup.trouble(stage_settings())
-        assert trouble is not None
-        assert "only after a reset" in trouble[0]
-
-    def test_a_reset_for_any_other_reason_is_no_trouble(self) -> None:
-        checkup = heard(status("Idle"), sent=b"?")
-        checkup.log(">", b"\x18")
-        assert checkup.trouble(stage_settings()) is None
-        assert checkup.state == "idle"
-
-    def test_a_silent_one_tells_nothing(self) -> None:
-        checkup = heard()
-        assert checkup.board == ""
-        assert checkup.state == "unknown"
-        assert checkup.advice(stage_settings()) == ()
-
-    def test_its_settings_are_known_even_if_they_are_refused(self) -> None:
-        (first, *_) = heard(BANNER, *BUILD, b"$1=25", b"$22=0").advice(stage_settings())
-        assert first.fix == "set $1=255"

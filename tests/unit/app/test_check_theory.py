@@ -1,4 +1,4 @@
-"""`check --theory` prints the paper's constants; they are what the paper's formulas give."""
+"""`check --theory` prints the constants that the paper's formulas give."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def config(paper: Config) -> Config:
     )
 
 
-def test_they_are_those_of_the_paper(config: Config) -> None:
+def test_the_constants_are_those_of_the_paper(config: Config) -> None:
     world = simulate_map(config, config.run.seed, 300)
     x, r = world.survey_position, world.survey_reward
     found = theory_constants(config, Survey(x, r))
@@ -59,7 +59,7 @@ def test_they_are_those_of_the_paper(config: Config) -> None:
     assert found.margin == pytest.approx(sqrt(c_0 * movement / 300), rel=1e-3)
 
 
-def test_the_norm_is_that_of_the_reward_where_it_is_a_kernel_function(paper: Config) -> None:
+def test_the_norm_of_a_kernel_function(paper: Config) -> None:
     """Without noise, and with many samples, ‖c·k(·, y)‖ = c·√k(y, y)."""
     x = np.linspace(0.0, 6.0, 400)
     reward = 2.0 * covariance(paper.kernel)(x - 3.0)
@@ -69,7 +69,9 @@ def test_the_norm_is_that_of_the_reward_where_it_is_a_kernel_function(paper: Con
     assert found.norm_bound == pytest.approx(2.0 / sqrt(scale), rel=0.02)
 
 
-def test_the_command_prints_each_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_each_constant_with_its_meaning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["check", "--theory", "--set", "algorithm.window=20"]) == 0
     printed = capsys.readouterr().out
     for symbol in ("γ_w", "β", "C_0", "V_T", "S_T", "Δ", "Assumption 1", "Assumption 2"):
@@ -77,6 +79,6 @@ def test_the_command_prints_each_with_its_meaning(capsys: pytest.CaptureFixture[
     assert "794.5" in printed  # C_0 at Table 1
 
 
-def test_without_the_option_nothing_of_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_option_no_constant_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check"]) == 0
     assert "γ_w" not in capsys.readouterr().out

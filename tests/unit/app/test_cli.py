@@ -1,4 +1,4 @@
-"""The command line as a user meets it: help, exit codes, and words instead of tracebacks."""
+"""The command line: help, exit codes, and messages instead of tracebacks."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from macontrol.command_parser import HelpFormatter
 
 
 @dataclass(frozen=True)
-class Left:
-    """How the command line left, and what it said."""
+class Result:
+    """How a command ended, and what it printed."""
 
     code: int
     out: str
     err: str
 
 
-def as_process(*words: str) -> Left:
-    """The real thing: another process."""
+def as_process(*words: str) -> Result:
+    """Run a command in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "macontrol", *words],
         capture_output=True,
@@ -36,69 +36,69 @@ def as_process(*words: str) -> Left:
         timeout=100,
         check=False,
     )
-    return Left(done.returncode, done.stdout, done.stderr)
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Left]:
-    """The same in this process, which saves starting one."""
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Run a command in this process, which is faster."""
 
-    def run(*words: str) -> Left:
+    def run(*words: str) -> Result:
         try:
             code = main(words)
-        except SystemExit as left:  # argparse leaves by itself
-            code = left.code if isinstance(left.code, int) else -1
-        told = capsys.readouterr()
-        return Left(code, told.out, told.err)
+        except SystemExit as ended:  # argparse exits by itself
+            code = ended.code if isinstance(ended.code, int) else -1
+        output = capsys.readouterr()
+        return Result(code, output.out, output.err)
 
     return run
 
 
-Run = Callable[..., Left]
+Run = Callable[..., Result]
 
 
-def assert_refused(left: Left, code: int, *told: str) -> None:
-    assert left.code == code, left.err
-    assert "Traceback" not in left.err
-    for words in told:
-        assert words in left.err
-    assert left.out == ""
+def assert_refused(result: Result, code: int, *expected: str) -> None:
+    assert result.code == code, result.err
+    assert "Traceback" not in result.err
+    for text in expected:
+        assert text in result.err
+    assert result.out == ""
 
 
 class TestAsProcess:
-    """Exit codes and no traceback, as a shell or a service manager sees them."""
+    """Exit codes of a process, without a traceback."""
 
     def test_a_contradiction(self, tmp_path: Path) -> None:
         out = tmp_path / "map.npz"
         words = ["--seed", "1", "--out", str(out), "--set", "physical.actuation_time_s=0.005"]
-        told = "macontrol: physical.actuation_time_s (--set physical.actuation_time_s=0.005): "
-        assert_refused(as_process("simulate-map", *words), 78, told, "to at most 0.00435")
+        key = "macontrol: physical.actuation_time_s (--set physical.actuation_time_s=0.005): "
+        assert_refused(as_process("simulate-map", *words), 78, key, "to at most 0.00435")
         assert not out.exists()
 
     def test_a_broken_file(self, tmp_path: Path) -> None:
         broken = tmp_path / "broken.toml"
         broken.write_text("[algorithm\nbeta = 2")
-        left = as_process("check", "--config", str(broken))
-        assert_refused(left, 78, f"macontrol: {broken}: this is not TOML", "line 1")
+        result = as_process("check", "--config", str(broken))
+        assert_refused(result, 78, f"macontrol: {broken}: this is not TOML", "line 1")
 
     def test_wrong_usage(self) -> None:
         assert_refused(as_process("replay"), 64, "macontrol replay: error:", "MAP.npz")
 
-    def test_one_file_for_two_things(self, tmp_path: Path) -> None:
+    def test_one_file_for_two_outputs(self, tmp_path: Path) -> None:
         file = str(tmp_path / "run.sqlite")
-        left = as_process("--backend", "serial", "--traffic", file, "--run", file)
-        assert_refused(left, 64, "--traffic and --run name the same file")
+        result = as_process("--backend", "serial", "--traffic", file, "--run", file)
+        assert_refused(result, 64, "--traffic and --run name the same file")
 
-    def test_a_map_that_is_none(self, tmp_path: Path) -> None:
+    def test_a_missing_map(self, tmp_path: Path) -> None:
         none = tmp_path / "none.npz"
         assert_refused(as_process("replay", str(none)), 66, f"macontrol: {none}: there is no such")
 
 
 class TestWrongConfigurations:
-    """All of them leave with 78, by the same words as in the tests of the config."""
+    """Every config error exits with 78."""
 
     @pytest.mark.parametrize(
-        ("value", "told"),
+        ("value", "expected"),
         [
             ("algorithm.window=0", "algorithm.window = 0"),
             ("algorithm.bta=2", "did you mean beta?"),
@@ -110,19 +110,19 @@ class TestWrongConfigurations:
         ],
         ids=lambda text: text[:30],
     )
-    def test_a_value(self, run: Run, tmp_path: Path, value: str, told: str) -> None:
+    def test_a_value(self, run: Run, tmp_path: Path, value: str, expected: str) -> None:
         out = tmp_path / "map.npz"
-        left = run("simulate-map", "--seed", "1", "--out", str(out), "--set", value)
-        assert_refused(left, 78, "macontrol: ", told)
+        result = run("simulate-map", "--seed", "1", "--out", str(out), "--set", value)
+        assert_refused(result, 78, "macontrol: ", expected)
         assert not out.exists()
 
     def test_a_missing_file(self, run: Run, tmp_path: Path) -> None:
-        left = run("check", "--config", str(tmp_path / "none.toml"))
-        assert_refused(left, 78, "none.toml: there is no such file")
+        result = run("check", "--config", str(tmp_path / "none.toml"))
+        assert_refused(result, 78, "none.toml: there is no such file")
 
     def test_a_directory(self, run: Run, tmp_path: Path) -> None:
-        left = run("check", "--config", str(tmp_path))
-        assert_refused(left, 78, f"{tmp_path}: is a folder")
+        result = run("check", "--config", str(tmp_path))
+        assert_refused(result, 78, f"{tmp_path}: is a folder")
 
     def test_an_unknown_preset(self, run: Run) -> None:
         assert_refused(run("check", "--preset", "nope"), 78, "no preset called 'nope'")
@@ -136,14 +136,14 @@ class TestWrongUsage:
         assert_refused(run("replay", "map.npz", "--frob"), 64, "--frob")
 
     @pytest.mark.parametrize("seed", ["-1", "1.5", "x"])
-    def test_a_seed_that_is_none(self, run: Run, seed: str) -> None:
-        left = run("simulate-map", f"--seed={seed}", "--out", "map.npz")
-        assert_refused(left, 64, f"'{seed}' is not a whole number of at least 0")
+    def test_a_wrong_seed(self, run: Run, seed: str) -> None:
+        result = run("simulate-map", f"--seed={seed}", "--out", "map.npz")
+        assert_refused(result, 64, f"'{seed}' is not a whole number of at least 0")
 
     @pytest.mark.parametrize("slots", ["0", "-3", "many"])
-    def test_a_number_of_slots_that_is_none(self, run: Run, slots: str) -> None:
-        left = run("simulate-map", "--seed=1", f"--slots={slots}", "--out", "map.npz")
-        assert_refused(left, 64, f"'{slots}' is not a whole number of at least 1")
+    def test_a_wrong_number_of_slots(self, run: Run, slots: str) -> None:
+        result = run("simulate-map", "--seed=1", f"--slots={slots}", "--out", "map.npz")
+        assert_refused(result, 64, f"'{slots}' is not a whole number of at least 1")
 
     def test_an_unknown_policy(self, run: Run) -> None:
         assert_refused(run("replay", "map.npz", "--policy", "best"), 64, "gp-ucb")
@@ -169,10 +169,10 @@ class TestDidYouMean:
             ("reproduce mian --out x", "did you mean main?"),
         ],
     )
-    def test_a_word_that_is_nearly_one(self, run: Run, words: str, hint: str) -> None:
-        left = run(*words.split())
-        assert_refused(left, 64, hint)
-        assert len(left.err.splitlines()) <= 2
+    def test_a_misspelled_word(self, run: Run, words: str, hint: str) -> None:
+        result = run(*words.split())
+        assert_refused(result, 64, hint)
+        assert len(result.err.splitlines()) <= 2
 
     @pytest.mark.parametrize(
         ("words", "hint"),
@@ -182,13 +182,13 @@ class TestDidYouMean:
             ("check --set algorithm.policy=moveucbb", "'moveucb'"),
         ],
     )
-    def test_a_setting_that_is_nearly_one(self, run: Run, words: str, hint: str) -> None:
+    def test_a_misspelled_setting(self, run: Run, words: str, hint: str) -> None:
         assert_refused(run(*words.split()), 78, hint)
 
-    def test_an_abbreviation_and_what_follows_two_dashes_are_no_mistakes(self, run: Run) -> None:
+    def test_abbreviations_and_words_after_two_dashes_are_accepted(self, run: Run) -> None:
         assert_refused(run("replay", "--pol", "fixed", "--", "--none.npz"), 66, "--none.npz: there")
 
-    def test_a_missing_argument_gets_one_line_of_usage(self, run: Run) -> None:
+    def test_a_missing_argument_gives_one_line_of_usage(self, run: Run) -> None:
         assert run("export", "x").err.splitlines() == [
             "usage: macontrol export --format {csv,npz,map} [options] RUN   "
             "('macontrol export --help' lists them)",
@@ -198,51 +198,49 @@ class TestDidYouMean:
 
 class TestOddValues:
     @pytest.mark.parametrize("name", ["x" * 300, "\udcff", "a\nb", ""])
-    def test_a_name_that_no_file_can_have(self, run: Run, name: str) -> None:
-        left = run("--backend", "sim", "--fast", "--slots", "1", "--name", name)
-        assert_refused(left, 64, "is not a name")
+    def test_an_impossible_file_name(self, run: Run, name: str) -> None:
+        result = run("--backend", "sim", "--fast", "--slots", "1", "--name", name)
+        assert_refused(result, 64, "is not a name")
 
     @pytest.mark.parametrize("option", ["--seed", "--slots", "--faults"])
     def test_a_number_of_thousands_of_digits(self, run: Run, option: str) -> None:
-        left = run("--backend", "sim", "--fast", option, "9" * 100_000)
-        assert_refused(left, 64, option)
-        assert len(left.err) < 500
+        result = run("--backend", "sim", "--fast", option, "9" * 100_000)
+        assert_refused(result, 64, option)
+        assert len(result.err) < 500
 
 
 class TestHelp:
     def test_version(self, run: Run) -> None:
-        left = run("version")
-        assert (left.code, left.out) == (0, f"macontrol {__version__}\n")
-        assert run("--version") == left
-        assert run("version", "--help") == left
+        result = run("version")
+        assert (result.code, result.out) == (0, f"macontrol {__version__}\n")
+        assert run("--version") == result
+        assert run("version", "--help") == result
 
-    def test_help_is_a_command_too(self, run: Run) -> None:
+    def test_help_is_a_command(self, run: Run) -> None:
         assert run("help") == run("--help")
         assert run("help", "version") == run("help", "help") == run("help")
         assert run("help", "check") == run("check", "--help")
         assert run("help", "bench", "posterior") == run("bench", "posterior", "--help")
         assert "usage: macontrol check" in run("help", "check").out
 
-    def test_without_words_it_tells_how_it_is_used(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_without_arguments_it_prints_its_help(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([]) == 0
-        told = capsys.readouterr().out
+        output = capsys.readouterr().out
         for name in COMMANDS:
-            assert f"  {name}" in told
-        assert "78 wrong configuration" in " ".join(told.split())
+            assert f"  {name}" in output
+        assert "78 wrong configuration" in " ".join(output.split())
 
     @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=str)
     def test_every_command_has_help(
         self, command: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as result:
             main([*command, "--help"])
-        assert left.value.code == 0
+        assert result.value.code == 0
         assert "usage: macontrol" in capsys.readouterr().out
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     """`macontrol … | head`: the pipe is closed before anything is written to it."""
     code = (
         "import os, sys; from macontrol.cli import main\n"
@@ -273,18 +271,18 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     ],
     ids=["run", "run with Zaber", "check", "survey"],
 )
-def test_a_port_is_enough_for_a_serial_bench(
+def test_a_serial_bench_needs_only_a_port(
     words: list[str], preset: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The lab preset of the stage is what it starts from, and only the port is missing here."""
+    """It uses the lab preset of the stage; here only the port is missing."""
     port = str(tmp_path / "none")
     assert main([*words, "--backend", "serial", "--port", port]) == 69
-    told = capsys.readouterr()
-    assert f"using preset {preset};" in told.err
-    assert port in told.out + told.err
+    output = capsys.readouterr()
+    assert f"using preset {preset};" in output.err
+    assert port in output.out + output.err
 
 
-def test_a_file_is_what_it_says_also_for_a_serial_bench(
+def test_a_config_file_replaces_the_lab_preset(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "bench.toml"
@@ -293,8 +291,8 @@ def test_a_file_is_what_it_says_also_for_a_serial_bench(
     assert "using preset" not in capsys.readouterr().err
 
 
-def test_an_interruption_is_heard_while_the_program_is_loaded() -> None:
-    """Loading is held up here where it takes long, in numpy."""
+def test_ctrl_c_ends_the_program_while_it_loads() -> None:
+    """This test delays the import of numpy."""
     code = (
         "import sys, time\n"
         "class Slow:\n"
@@ -335,12 +333,12 @@ def test_help_fits_the_terminal(
 
 
 def test_help_wraps_a_list_in_its_second_column_and_keeps_paragraphs_apart() -> None:
-    text = "One two\nthree.\n\n  csv   all that is known, in\n        a table\n  npz   arrays\n"
+    text = "One two\nthree.\n\n  csv   each and every field, in\n        a table\n  npz   arrays\n"
     formatter = HelpFormatter("macontrol")
     assert formatter._fill_text(text, 34, "").splitlines() == [
         "One two three.",
         "",
-        "  csv   all that is known, in a",
+        "  csv   each and every field, in a",
         "        table",
         "  npz   arrays",
     ]

@@ -52,7 +52,7 @@ class TestSerialPorts:
         told = shown([replace(PORT, names=(name,))])
         assert f"  {name}\n" in told
         assert "Arduino (Uno), USB 2341:0043" in told
-        assert "at present /dev/ttyUSB0" in told
+        assert "now /dev/ttyUSB0" in told
 
     def test_the_process_that_uses_it_is_shown(self) -> None:
         used = replace(PORT, holders=(Process(7, "ModemManager"),))
@@ -108,7 +108,7 @@ def test_soapysdr_is_asked_for_radios_only_on_request(
     assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in told
     monkeypatch.setattr(Soapy.Device, "enumerate", list)
     assert main(["devices", "--soapy"]) == 0
-    assert "finds: none; it has modules for: HackRF" in capsys.readouterr().out
+    assert "finds: none; its modules: HackRF" in capsys.readouterr().out
 
 
 @pytest.mark.fault("soapy-not-installed")

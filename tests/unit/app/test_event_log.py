@@ -1,4 +1,4 @@
-"""The log: JSON lines for journald, off the slot thread, whatever happens to its reader."""
+"""The log writes JSON or plain lines in its own thread, even if its reader blocks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Collected:
     @property
     def lines(self) -> list[dict[str, Any]]:
         def refuse(constant: str) -> None:
-            raise ValueError(f"{constant} is no JSON")
+            raise ValueError(f"{constant} is not JSON")
 
         return [json.loads(line, parse_constant=refuse) for line in self.text.splitlines()]
 
@@ -105,17 +105,17 @@ def test_slots_and_late_rewards_are_not_lines(log: EventLog, output: Collected) 
     assert output.lines == []
 
 
-def test_more_of_the_same_is_counted_not_told(log: EventLog, output: Collected) -> None:
+def test_repeated_events_are_counted(log: EventLog, output: Collected) -> None:
     for slot in range(100):
         log.submit(event(EventKind.LATE_ARRIVAL, slot=slot))
     log.submit(event(EventKind.REFUSED))
     log.close(within_s=PATIENCE_S)
-    told = [line["event"] for line in output.lines]
-    assert told == ["late-arrival"] * 5 + ["refused-command", "more-of-the-same"]
+    written = [line["event"] for line in output.lines]
+    assert written == ["late-arrival"] * 5 + ["refused-command", "more-of-the-same"]
     assert output.lines[-1]["late-arrival"] == 95
 
 
-def test_every_noise_floor_is_reported_as_each_answers_a_request(output: Collected) -> None:
+def test_every_noise_floor_is_written(output: Collected) -> None:
     log = EventLog(Tally(3.0), PlainLines(output))  # type: ignore[arg-type]
     log.start()
     log.submit(event(EventKind.NOISE_FLOOR, "in use", -40.0))
@@ -127,9 +127,7 @@ def test_every_noise_floor_is_reported_as_each_answers_a_request(output: Collect
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
-def test_numbers_that_json_does_not_know_are_null(
-    log: EventLog, output: Collected, value: float
-) -> None:
+def test_nan_and_infinity_are_null(log: EventLog, output: Collected, value: float) -> None:
     log.submit(event(EventKind.REFUSED, "not a number", value))
     log.close({"reward": value, "theory": {"reach": {"value": value}}, "slots": 3}, PATIENCE_S)
     refused, summary = output.lines
@@ -156,7 +154,7 @@ def test_the_summary_comes_last(log: EventLog, output: Collected) -> None:
     assert output.lines[-1]["event"] == "summary"
 
 
-def test_every_period_it_says_how_it_goes_even_before_the_first_reward(
+def test_the_status_is_written_every_period_even_before_the_first_reward(
     output: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(JsonLines, "period_s", 0.05)
@@ -172,7 +170,7 @@ def test_every_period_it_says_how_it_goes_even_before_the_first_reward(
     assert {"slot", "position", "target", "travel", "switches", "late"} <= set(status)
 
 
-def test_a_reader_that_does_not_read_holds_up_nobody(
+def test_a_blocked_reader_blocks_nothing_else(
     log: EventLog, output: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_log_module, "_MOST_WAITING", 100)
@@ -186,12 +184,12 @@ def test_a_reader_that_does_not_read_holds_up_nobody(
     output.open.set()
     log._thread.join(10)
     (withheld,) = (line for line in output.lines if line["event"] == "more-of-the-same")
-    told = sum(line["event"] == "missed-slots" for line in output.lines)
-    assert told + withheld["missed-slots"] + withheld["dropped"] == 5000
+    written = sum(line["event"] == "missed-slots" for line in output.lines)
+    assert written + withheld["missed-slots"] + withheld["dropped"] == 5000
 
 
 class TestPlainLines:
-    """What a person reads on a pipe or in a file."""
+    """The format for a person who reads a pipe or a file."""
 
     @pytest.fixture
     def log(self, output: Collected) -> EventLog:
@@ -199,7 +197,7 @@ class TestPlainLines:
         log.start()
         return log
 
-    def test_an_event_is_a_line_with_its_level_and_its_number(
+    def test_an_event_is_a_line_with_its_level_and_its_value(
         self, log: EventLog, output: Collected
     ) -> None:
         log.submit(event(EventKind.STAGE_FAULT, "does not answer"))
@@ -209,14 +207,14 @@ class TestPlainLines:
         assert fault.endswith(" error: slot 7: stage-fault: does not answer")
         assert recovery.endswith(" slot 7: recovery: the stage works again after 9.2 s")
 
-    def test_the_number_of_a_lost_signal_is_explained(
+    def test_the_value_of_a_lost_signal_is_explained(
         self, log: EventLog, output: Collected
     ) -> None:
         log.submit(Event(9, 1.0, EventKind.NO_SIGNAL, "is the transmitter on?", 8.0))
         log.close()
         assert output.text.rstrip().endswith("is the transmitter on? (slots in a row: 8)")
 
-    def test_a_kind_that_comes_again_is_counted(self, log: EventLog, output: Collected) -> None:
+    def test_a_repeated_kind_is_counted(self, log: EventLog, output: Collected) -> None:
         for slot in range(5000):
             log.submit(event(EventKind.MISSED, "stalled", 1.0, slot=slot))
             log.submit(event(EventKind.STAGE_FAULT, f"fault {slot}", slot=slot))
@@ -245,7 +243,7 @@ class TestPlainLines:
         assert "12 missed-slots, 1 stop" in output.text
         assert "{" not in output.text
 
-    def test_where_there_is_only_ascii_the_table_is_ascii(
+    def test_an_ascii_output_gets_an_ascii_table(
         self, output: Collected, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(Collected, "is_unicode", False)
@@ -259,11 +257,11 @@ class TestPlainLines:
 
 
 class TestOutput:
-    def test_what_is_written_comes_out(self, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_text_is_written(self, capfd: pytest.CaptureFixture[str]) -> None:
         assert Output().write("λ\n") == 2
         assert capfd.readouterr().out == "λ\n"
 
-    def test_a_stream_without_a_file_will_do(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_stream_without_a_descriptor_works(self, capsys: pytest.CaptureFixture[str]) -> None:
         output = Output()
         assert not output.is_terminal
         output.write("hello\n")
@@ -278,7 +276,7 @@ class TestOutput:
             ("latin-1", b"3 lambda <= 4 \xb5s ... ?"),
         ],
     )
-    def test_what_an_encoding_does_not_have_is_replaced(
+    def test_characters_beyond_the_encoding_are_replaced(
         self, encoding: str, written: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         reading, writing = os.pipe()
@@ -304,13 +302,13 @@ class TestOutput:
             assert not Output().is_journal
         os.close(reading)
 
-    def test_no_standard_output_at_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_standard_output(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdout", None)
         output = Output()
         assert not output.is_terminal
         output.write("nobody hears")
 
-    def test_a_broken_pipe_is_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_broken_pipe_is_ignored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reading, writing = os.pipe()
         with os.fdopen(writing, "w") as stream:
             monkeypatch.setattr(sys, "stdout", stream)
@@ -318,23 +316,23 @@ class TestOutput:
             os.close(reading)
             output.write("nobody reads")
 
-    def test_a_full_device_is_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_device_is_ignored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         if not Path("/dev/full").exists():
             pytest.skip("there is no /dev/full here")
         with open("/dev/full", "w") as stream:
             monkeypatch.setattr(sys, "stdout", stream)
             Output().write("no room")
 
-    def test_writing_is_given_up_after_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_blocked_write_times_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reading, writing = os.pipe()
         with os.fdopen(writing, "w") as stream:
             monkeypatch.setattr(sys, "stdout", stream)
             begin = time.monotonic()
-            Output().write_within("x" * 1_000_000, 0.1)  # more than a pipe holds
+            Output().write_within("x" * 1_000_000, 0.1)  # more than a pipe buffers
             assert time.monotonic() - begin < 5
             os.close(reading)
 
-    def test_a_terminal_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_terminal_is_recognized(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal, process = os.openpty()
         with os.fdopen(process, "w") as stream:
             monkeypatch.setattr(sys, "stdout", stream)

@@ -1,4 +1,4 @@
-"""Exporting runs: tables and arrays that hold the run, maps that hold its world."""
+"""Exports of a run: tables and arrays of its slots, maps of its world."""
 
 import csv
 import io
@@ -17,6 +17,7 @@ from macontrol.commands import export
 from macontrol.config import load_config
 from macontrol.controller.recording.records import Event, EventKind, SlotRecord
 from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, read_run
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.world.rewardmap import load_map, simulate_map
 
@@ -33,7 +34,7 @@ def write(
     off: float = 0.0,
     resumed_from: str | None = None,
 ) -> Path:
-    """A run in the simulated world that stood still at the middle of the rail, and missed slot 5.
+    """A run in the simulated world, at the middle of the rail, that missed slot 5.
 
     `off` is how far its rewards are from that world's.
     """
@@ -82,13 +83,13 @@ def write(
     return path
 
 
-def test_csv_has_one_row_a_slot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_one_row_per_slot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "run.sqlite")
     assert main(["export", str(path), "--format", "csv"]) == 0
     printed = capsys.readouterr().out
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert len(rows) == SLOTS - 1
-    assert list(rows[0]) == ["unix_s", *SlotRecord._fields, "late"]
+    assert list(rows[0]) == ["unix_s", *(column.name for column in SLOT_COLUMNS)]
     assert (rows[0]["unix_s"], rows[0]["slot"], rows[0]["on_time"]) == ("1700000000.005", "1", "1")
     assert (rows[2]["reward"], rows[2]["invalid"], rows[2]["commanded"]) == ("", "clipping", "")
     assert float(rows[-1]["reward"]) == read_run(path).slots["reward"][-1]
@@ -111,7 +112,7 @@ def test_csv_of_the_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     }
 
 
-def test_npz_holds_every_column_the_events_and_the_header(tmp_path: Path) -> None:
+def test_npz_contains_every_column_the_events_and_the_header(tmp_path: Path) -> None:
     path, out = write(tmp_path / "run.sqlite"), tmp_path / "run.npz"
     assert main(["export", str(path), "--format", "npz", "--out", str(out)]) == 0
     run = read_run(path)
@@ -149,7 +150,7 @@ def test_a_simulated_run_gives_the_map_of_its_world(
     assert load_map(out, CONFIG).slots == 4
 
 
-def test_a_run_that_missed_its_first_slots_gives_the_whole_map(
+def test_a_run_that_missed_its_first_slots_gives_the_complete_map(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out = write(tmp_path / "run.sqlite", first=7, slots=14), tmp_path / "map.npz"
@@ -171,32 +172,32 @@ def test_a_map_of_slots_before_the_first_is_refused(
     assert "begins at slot -40" in capsys.readouterr().err
 
 
-def test_a_map_that_does_not_agree_with_the_run_is_told(
+def test_a_map_that_differs_from_the_run_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "run.sqlite", off=0.01)
     assert main(["export", str(path), "--format", "map", "--out", str(tmp_path / "m")]) == 0
-    assert "18 of 18 recorded rewards are not those of the map" in capsys.readouterr().err
+    assert "18 of 18 recorded rewards differ" in capsys.readouterr().err
 
 
-def test_what_makes_no_map_is_refused_with_the_reason(
+def test_a_run_without_a_map_is_refused_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = str(tmp_path / "map.npz")
 
-    def told(path: Path) -> str:
+    def error(path: Path) -> str:
         assert main(["export", str(path), "--format", "map", "--out", out]) == 65
         return capsys.readouterr().err
 
-    assert "only where the antenna was" in told(write(tmp_path / "a.sqlite", backend="serial"))
+    assert "only where the antenna was" in error(write(tmp_path / "a.sqlite", backend="serial"))
     earlier = "earlier.sqlite"
-    resumed = told(write(tmp_path / "b.sqlite", first=11, slots=5, resumed_from=earlier))
+    resumed = error(write(tmp_path / "b.sqlite", first=11, slots=5, resumed_from=earlier))
     assert "begins at slot 11" in resumed
     assert "earlier.sqlite" in resumed
-    assert "no slot yet" in told(write(tmp_path / "c.sqlite", slots=0))
+    assert "contains no slot" in error(write(tmp_path / "c.sqlite", slots=0))
     monkeypatch.setattr(export, "MAP_LIMIT_BYTES", 8 * 101 * 12)
     path = write(tmp_path / "d.sqlite")
-    assert "--slots 12 or fewer" in told(path)
+    assert "--slots 12 or fewer" in error(path)
     assert not Path(out).exists()
     assert main(["export", str(path), "--format", "map", "--slots", "12", "--out", out]) == 0
 
@@ -225,7 +226,7 @@ def test_exit_codes(
     assert [p.name for p in tmp_path.iterdir()] == ["run.sqlite"]
 
 
-def test_an_input_that_is_no_run_file_is_unusable(
+def test_an_input_that_is_not_a_run_file_is_a_data_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "other").write_text("x" * 5000)
@@ -234,7 +235,7 @@ def test_an_input_that_is_no_run_file_is_unusable(
     assert "no such file" in capsys.readouterr().err
 
 
-def test_a_full_disk_leaves_no_half_export(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_export(tmp_path: Path) -> None:
     path = write(tmp_path / "run.sqlite")
     command = [sys.executable, "-m", "macontrol", "export", str(path), "--format", "csv"]
     with Path("/dev/full").open("w") as full:
@@ -260,7 +261,7 @@ def test_a_run_of_the_daemon_is_replayed_from_its_map(
 
 
 @pytest.mark.parametrize("seed", ["-1", "9" * 400])
-def test_a_seed_that_no_run_has_is_damage(
+def test_an_impossible_seed_is_damage(
     tmp_path: Path, seed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "run.sqlite")
@@ -272,7 +273,7 @@ def test_a_seed_that_no_run_has_is_damage(
 
 
 @pytest.mark.parametrize("position", ["1e308", "1e300", "-1e300", "9e999"])
-def test_a_position_that_no_rail_has_does_not_stop_a_map(tmp_path: Path, position: str) -> None:
+def test_a_damaged_position_does_not_prevent_a_map(tmp_path: Path, position: str) -> None:
     path = write(tmp_path / "run.sqlite")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"UPDATE slots SET position = {position} WHERE slot = 2")

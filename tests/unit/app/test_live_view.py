@@ -1,4 +1,4 @@
-"""The live view: what it draws, and that neither it nor its terminal can hurt a run."""
+"""The live view draws the state of a run, and cannot disturb the run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def drawn(state: dict[str, Any], width: int = 96, glyphs: Glyphs = UNICODE) -> s
 
 
 def eventful(tally: Tally | None = None) -> LiveView:
-    """A view with everything on it, and texts longer than any terminal is wide."""
+    """A view with all its parts, and texts wider than any terminal."""
     view = LiveView(a_run(tally))
     view.notice = RealtimeReport(
         (
@@ -59,7 +59,7 @@ def eventful(tally: Tally | None = None) -> LiveView:
     return view
 
 
-def test_a_picture_shows_what_the_run_is_about() -> None:
+def test_a_picture_shows_the_state_of_the_run() -> None:
     tally = played()
     tally.late_arrivals, tally.missed, tally.refused = 2, 5, 1
     view = LiveView(a_run(tally))
@@ -101,7 +101,7 @@ def test_a_picture_shows_what_the_run_is_about() -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_no_line_wraps(width: int, glyphs: Glyphs) -> None:
-    """A row of the picture is a row of the terminal, and the command to copy is whole."""
+    """A row of the picture is a row of the terminal, and the command to copy is complete."""
     tally = played()
     tally.slot = tally.slots = 10**8
     tally.travel, tally.missed, tally.position = 123456.789, 10**6, 5.999
@@ -113,7 +113,7 @@ def test_no_line_wraps(width: int, glyphs: Glyphs) -> None:
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
-def test_of_a_long_name_the_end_is_shown(glyphs: Glyphs) -> None:
+def test_a_long_name_is_cut_at_its_start(glyphs: Glyphs) -> None:
     port = "/home/ada/" + "lab/" * 20 + "rail"
     state = {**LiveView(a_run()).snapshot(), "title": f"moveucb on {port}"}
     assert "/lab/rail " in lines(state, 60, glyphs)[0]
@@ -121,7 +121,7 @@ def test_of_a_long_name_the_end_is_shown(glyphs: Glyphs) -> None:
     assert "moveucb on /home/ada/lab/" in lines(state, 200, glyphs)[0]
 
 
-def test_a_repeated_event_takes_one_line_and_leaves_its_cause_in_sight() -> None:
+def test_a_repeated_event_takes_one_line_and_its_cause_stays_visible() -> None:
     view = LiveView(a_run())
     view.submit(Event(8, 0.0, EventKind.NO_SIGNAL, "is the transmitter on?"))
     for slot in range(8, 30):
@@ -131,7 +131,7 @@ def test_a_repeated_event_takes_one_line_and_leaves_its_cause_in_sight() -> None
     assert repeated.startswith("slot 29: invalid-measurement")
 
 
-def test_faults_and_invalid_measurements_are_counted_apart_as_in_the_summary() -> None:
+def test_faults_and_invalid_measurements_are_counted_separately() -> None:
     tally = played()
     tally.stage_faults, tally.probe_faults, tally.invalid = 2, 3, 114
     assert "faults   5, invalid 114 " in drawn(LiveView(a_run(tally)).snapshot())
@@ -139,9 +139,7 @@ def test_faults_and_invalid_measurements_are_counted_apart_as_in_the_summary() -
 
 @pytest.mark.fault("real-time-refused")
 @pytest.mark.parametrize(("height", "events"), [(20, 0), (22, 2), (24, 4), (50, 4)])
-def test_the_notice_is_in_sight_on_a_low_terminal_and_old_events_give_way(
-    height: int, events: int
-) -> None:
+def test_on_a_low_terminal_the_notice_replaces_old_events(height: int, events: int) -> None:
     picture = lines(eventful().snapshot(), 80, height=height)
     assert len(picture) <= height
     assert any(GRANT in line for line in picture)
@@ -173,7 +171,7 @@ def test_a_policy_without_an_estimate_is_drawn_without_one() -> None:
     assert "estimate –" in drawn(state)
 
 
-def test_what_the_slot_thread_does_instead_of_slots_is_shown() -> None:
+def test_an_activity_between_slots_is_shown() -> None:
     tally = played()
     run = a_run(tally, activity="recovering the stage")
     assert "recovering the stage …" in drawn(LiveView(run).snapshot())
@@ -183,7 +181,7 @@ def test_before_the_first_slot_it_is_starting() -> None:
     assert "starting …" in drawn(LiveView(a_run(Tally(3.0))).snapshot())
 
 
-def test_of_a_traceback_the_last_line_is_shown() -> None:
+def test_the_last_line_of_a_traceback_is_shown() -> None:
     view = LiveView(a_run())
     view.submit(Event(3, 0.0, EventKind.INTERNAL, "Traceback\n  somewhere\nKeyError: 'x'\n"))
     text = drawn(view.snapshot())
@@ -194,7 +192,7 @@ def test_of_a_traceback_the_last_line_is_shown() -> None:
 @pytest.mark.parametrize(
     ("reward", "decibels"), [(0.8, 0.0), (0.8 * log2(11), 10.0), (1e6, inf), (0.0, nan), (-1, nan)]
 )
-def test_the_snr_is_the_one_that_the_reward_stands_for(reward: float, decibels: float) -> None:
+def test_the_snr_is_computed_from_the_reward(reward: float, decibels: float) -> None:
     assert snr_db(reward, 0.8) == pytest.approx(decibels, abs=1e-9, nan_ok=True)
 
 
@@ -224,8 +222,8 @@ def test_the_drawing_process_draws_until_its_input_ends(
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def stand_in(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let another program take the place of the drawing process."""
+def replace_view(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run another program as the drawing process."""
     real = subprocess.Popen
 
     def popen(_command: list[str], **kind: Any) -> Any:
@@ -237,7 +235,7 @@ def stand_in(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_states_are_sent_and_the_last_one_on_closing(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in("import sys; print(sys.stdin.readlines()[-1])", monkeypatch)
+    replace_view("import sys; print(sys.stdin.readlines()[-1])", monkeypatch)
     monkeypatch.setattr(live_view, "_CLOSE_WITHIN_S", 20.0)
     tally = played()
     view = LiveView(a_run(tally))
@@ -247,8 +245,8 @@ def test_states_are_sent_and_the_last_one_on_closing(
     assert json.loads(capfd.readouterr().out)["slot"] == 4711
 
 
-def test_a_view_that_dies_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in("raise SystemExit(3)", monkeypatch)
+def test_a_run_continues_when_its_view_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_view("raise SystemExit(3)", monkeypatch)
     monkeypatch.setattr(live_view, "_INTERVAL_S", 0.01)
     view = LiveView(a_run())
     view.start()
@@ -262,7 +260,7 @@ def test_a_view_that_dies_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_view_that_hangs_is_killed_and_the_cursor_shown(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in("import time; time.sleep(60)", monkeypatch)
+    replace_view("import time; time.sleep(60)", monkeypatch)
     monkeypatch.setattr(live_view, "_CLOSE_WITHIN_S", 0.1)
     view = LiveView(a_run())
     view.start()
@@ -274,11 +272,11 @@ def test_a_view_that_hangs_is_killed_and_the_cursor_shown(
     assert "\x1b[?25h" in capfd.readouterr().out
 
 
-def test_the_view_does_not_hear_the_runs_signals(
+def test_the_view_ignores_the_runs_signals(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not even while it starts: a Ctrl-C is meant for the run."""
-    stand_in("import sys; sys.stdin.read(); print('drawn')", monkeypatch)
+    """Even while it starts: Ctrl-C is for the run."""
+    replace_view("import sys; sys.stdin.read(); print('drawn')", monkeypatch)
     monkeypatch.setattr(live_view, "_CLOSE_WITHIN_S", 20.0)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     view = LiveView(a_run())
@@ -292,12 +290,12 @@ def test_the_view_does_not_hear_the_runs_signals(
     assert "drawn" in capfd.readouterr().out
 
 
-def test_a_view_never_started_can_be_closed() -> None:
+def test_a_view_that_was_not_started_can_be_closed() -> None:
     LiveView(a_run()).close()
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         (Event(5, 0.0, EventKind.RECOVERY, "the stage works again", 9.214), "again after 9.21 s"),
         (Event(5, 0.0, EventKind.HOMING, "homed again", 3.43), "homed again, in 3.43 s"),
@@ -308,7 +306,7 @@ def test_a_view_never_started_can_be_closed() -> None:
         (Event(5, 0.0, EventKind.MISSED, "stalled", 1.0), "stalled, 1 slot"),
     ],
 )
-def test_an_events_number_is_told_with_its_unit(event: Event, told: str) -> None:
+def test_the_value_of_an_event_has_its_unit(event: Event, expected: str) -> None:
     view = LiveView(a_run())
     view.submit(event)
-    assert view.snapshot()["events"][0].endswith(told)
+    assert view.snapshot()["events"][0].endswith(expected)

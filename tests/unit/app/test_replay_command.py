@@ -1,4 +1,4 @@
-"""`macontrol replay`: what it writes is what happened, and is the same every time."""
+"""`macontrol replay` writes what the policy did, the same in every run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from macontrol.cli import main
+from macontrol.commands.replay import WORLD_NOTICE
 from macontrol.config import Config, load_config
 from macontrol.sim.research.episode import play
 from macontrol.sim.research.oracle import oracle_value
@@ -55,7 +56,7 @@ def column(rows: list[dict[str, str]], name: str) -> list[float]:
 
 
 class TestSlots:
-    def test_there_is_a_row_for_every_slot(self, path: Path, tmp_path: Path) -> None:
+    def test_every_slot_has_a_row(self, path: Path, tmp_path: Path) -> None:
         rows, _ = replay(path, tmp_path)
         header = (tmp_path / "slots.csv").read_text().splitlines()[0]
         assert header == "slot,position,target,reward,switched,transit"
@@ -74,7 +75,7 @@ class TestSlots:
         assert outcome["switches"] == expected.switched.sum() > 0
         assert outcome["transit_share"] == pytest.approx(expected.transit.mean())
 
-    def test_the_reward_is_the_one_observed(
+    def test_the_reward_is_the_observed_one(
         self, config: Config, world: RewardMap, path: Path, tmp_path: Path
     ) -> None:
         rows, _ = replay(path, tmp_path)
@@ -123,7 +124,7 @@ class TestOutcome:
         assert outcome["regret_per_slot"] == pytest.approx(regret, rel=1e-9)
         assert regret > 0
 
-    def test_sweep_and_hold_is_charged_for_the_way_from_x_0(
+    def test_sweep_and_hold_pays_for_the_movement_from_x_0(
         self, path: Path, tmp_path: Path, world: RewardMap
     ) -> None:
         rows, outcome = replay(path, tmp_path, "--policy", "sweep-and-hold")
@@ -135,7 +136,7 @@ class TestOutcome:
 
 
 class TestOptions:
-    def test_beta_is_the_policy_s_own_unless_set(
+    def test_beta_is_the_policys_own_unless_set(
         self, config: Config, world: RewardMap, path: Path, tmp_path: Path
     ) -> None:
         rows, _ = replay(path, tmp_path, "--policy", "gp-ucb")
@@ -155,7 +156,7 @@ class TestOptions:
         assert first != other
 
     @pytest.mark.parametrize("policy", ["moveucb", "epsilon-greedy"])
-    def test_it_is_the_same_to_the_byte(self, path: Path, tmp_path: Path, policy: str) -> None:
+    def test_two_replays_are_identical(self, path: Path, tmp_path: Path, policy: str) -> None:
         contents = []
         for name in ("first", "second"):
             folder = tmp_path / name
@@ -164,22 +165,22 @@ class TestOptions:
             contents.append([(folder / f).read_bytes() for f in ("slots.csv", "outcome.json")])
         assert contents[0] == contents[1]
 
-    def test_it_tells_the_outcome(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_it_prints_the_outcome(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["replay", str(path), *OPTIONS]) == 0
-        told = capsys.readouterr().out
-        assert "moveucb, 250 slots" in told
-        assert "regret per slot" in told
-        assert "VIOLATED" not in told
+        output = capsys.readouterr().out
+        assert "moveucb, 250 slots" in output
+        assert "regret per slot" in output
+        assert "VIOLATED" not in output
 
 
 class TestConfig:
-    """A replay starts from the config that the map keeps, and says where it departs from it."""
+    """A replay starts from the map's config and reports differences."""
 
-    def test_without_options_nothing_departs(self, path: Path, tmp_path: Path) -> None:
+    def test_without_options_nothing_differs(self, path: Path, tmp_path: Path) -> None:
         _, outcome = replay(path, tmp_path)
         assert outcome["differs_from_map"] == {}
 
-    def test_options_depart_key_by_key(
+    def test_options_change_single_settings(
         self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = tmp_path / "some.toml"
@@ -191,9 +192,9 @@ class TestConfig:
             "algorithm.eta": [1.0, 2.0],
             "run.seed": [5, 1],
         }
-        told = capsys.readouterr().out
-        assert "algorithm.eta = 1.0; the map was made with 2.0" in told
-        assert "stay as they are" not in told
+        output = capsys.readouterr().out
+        assert "algorithm.eta = 1.0" in output
+        assert WORLD_NOTICE not in output
 
     def test_settings_of_the_world_do_not_change_its_rewards(
         self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -203,9 +204,9 @@ class TestConfig:
         other, outcome = replay(path, tmp_path, "--set", "channel.sub_ray_phases=random")
         assert other == plain
         assert outcome["differs_from_map"] == {"channel.sub_ray_phases": ["random", "aligned"]}
-        assert "stay as they are" in capsys.readouterr().out
+        assert WORLD_NOTICE in capsys.readouterr().out
 
-    def test_a_preset_takes_the_config_s_place(self, path: Path, tmp_path: Path) -> None:
+    def test_a_preset_replaces_the_config(self, path: Path, tmp_path: Path) -> None:
         plain, _ = replay(path, tmp_path)
         again, outcome = replay(path, tmp_path, "--preset", "paper", *OPTIONS)
         assert again == plain
@@ -239,9 +240,9 @@ class TestConfig:
         path = tmp_path / "damaged.npz"
         keep(path, world, content)
         assert main(["replay", str(path)]) == 65
-        told = capsys.readouterr().err
-        assert str(path) in told
-        assert "--preset" in told
+        output = capsys.readouterr().err
+        assert str(path) in output
+        assert "--preset" in output
         replay(path, tmp_path, "--preset", "paper", *OPTIONS)
 
 
@@ -256,11 +257,13 @@ def keep(path: Path, world: RewardMap, config: str) -> None:
 class TestRefusals:
     def test_a_map_of_another_grid(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["replay", str(path), "--preset", "paper"]) == 65
-        told = capsys.readouterr().err
-        assert "201 positions per slot" in told
-        assert "601" in told
+        output = capsys.readouterr().err
+        assert "201" in output
+        assert "601" in output
 
-    def test_a_map_that_is_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_file_that_is_not_a_map(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert main(["replay", str(tmp_path / "none.npz")]) == 66
         text = tmp_path / "text.npz"
         text.write_text("no map")
@@ -269,7 +272,7 @@ class TestRefusals:
         assert capsys.readouterr().err.count("macontrol: ") == 3
 
     @pytest.mark.parametrize("option", ["--csv", "--json", "--plot"])
-    def test_the_map_itself_is_not_written_over(
+    def test_the_map_is_not_overwritten(
         self, path: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         copy, link = tmp_path / "copy.npz", tmp_path / "link.png"
@@ -287,7 +290,7 @@ class TestRefusals:
             assert main(["replay", str(path), *OPTIONS, option, str(bad)]) == 74
             assert f"{bad}: cannot be written" in capsys.readouterr().err
 
-    def test_a_plot_of_no_known_kind(
+    def test_a_plot_of_an_unknown_format(
         self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         rows = tmp_path / "slots.csv"
@@ -296,7 +299,7 @@ class TestRefusals:
             main(["replay", str(path), *OPTIONS, "--csv", str(rows), "--plot", plot])
         assert stopped.value.code == 64
         assert "does not end with .png" in capsys.readouterr().err
-        assert not rows.exists(), "it is refused before any work"
+        assert not rows.exists(), "refused before any work"
 
     def test_rewards_too_large_to_compute_with(
         self, world: RewardMap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -310,7 +313,7 @@ class TestRefusals:
 
 
 @pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xm")])
-def test_it_is_drawn(path: Path, tmp_path: Path, ending: str, begins: bytes) -> None:
+def test_the_plot_has_its_format(path: Path, tmp_path: Path, ending: str, begins: bytes) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / f"run.{ending}"
     replay(path, tmp_path, "--plot", str(plot))
@@ -331,14 +334,12 @@ class TestPlot:
     def test_its_legend_covers_no_data(self, figure: Any) -> None:
         assert_legends_cover_no_data(figure)
 
-    def test_every_line_of_the_legend_is_seen_on_white(self, figure: Any) -> None:
+    def test_every_line_of_the_legend_is_visible_on_white(self, figure: Any) -> None:
         (legend,) = figure.legends
         for key in legend.legend_handles:
             assert luminance(key.get_color()) < 0.7
 
-    def test_the_fixed_antenna_is_there_to_compare_with(
-        self, figure: Any, world: RewardMap
-    ) -> None:
+    def test_the_fixed_antenna_is_shown_for_comparison(self, figure: Any, world: RewardMap) -> None:
         (legend,) = figure.legends
         labels = [text.get_text() for text in legend.get_texts()]
         fixed = world.reward[:, 100].mean()  # x_0 = 3 λ on a grid of 0.03 λ
@@ -354,7 +355,7 @@ class TestPlot:
         assert millimetres.get_ylim() == pytest.approx((0.0, 6 * 9.9931), rel=1e-4)
         assert "mm" in millimetres.get_ylabel()
 
-    def test_the_files_are_named(
+    def test_the_written_files_are_listed(
         self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         pytest.importorskip("matplotlib")
@@ -366,13 +367,13 @@ class TestPlot:
 
 
 def luminance(colour: str) -> float:
-    """How bright a colour is: 0 for black, 1 for white."""
+    """The luminance of a colour: 0 for black, 1 for white."""
     from matplotlib.colors import to_rgb
 
     return float(np.dot(to_rgb(colour), (0.2126, 0.7152, 0.0722)))
 
 
-def test_a_recorded_survey_may_stand_off_the_grid(
+def test_positions_of_a_recorded_survey_can_be_off_the_grid(
     config: Config, world: RewardMap, tmp_path: Path
 ) -> None:
     path = tmp_path / "recorded.npz"

@@ -1,4 +1,4 @@
-"""How a run is shown: by the place that its output goes to, or as asked for."""
+"""The format of a run's output depends on where it goes, or on an option."""
 
 from __future__ import annotations
 
@@ -30,15 +30,13 @@ def terminal(monkeypatch: pytest.MonkeyPatch, term: str | None = "xterm") -> Ite
     os.close(master)
 
 
-def test_a_terminal_has_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(monkeypatch):
         assert RunDisplay("auto").is_view
 
 
 @pytest.mark.parametrize("term", ["dumb", None])
-def test_a_terminal_that_cannot_move_its_cursor_has_lines(
-    term: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dumb_terminal_gets_lines(term: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(monkeypatch, term):
         display = RunDisplay("auto")
     assert not display.is_view
@@ -46,7 +44,7 @@ def test_a_terminal_that_cannot_move_its_cursor_has_lines(
 
 
 @pytest.mark.parametrize(("asked", "kind"), [("text", PlainLines), ("json", JsonLines)])
-def test_what_is_asked_for_is_had_on_a_terminal_too(
+def test_an_option_chooses_the_format_on_a_terminal_too(
     asked: LogFormat, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with terminal(monkeypatch):
@@ -55,7 +53,7 @@ def test_what_is_asked_for_is_had_on_a_terminal_too(
     assert isinstance(display._lines, kind)
 
 
-def test_a_pipe_has_text_and_the_journal_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_text_and_the_journal_json(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
@@ -80,7 +78,7 @@ def test_refused_real_time_and_its_command_are_in_the_summary(
     assert f"  {GRANT}\n" in out
 
 
-def test_a_note_takes_the_line_of_the_surveys_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_replaces_the_line_of_the_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     master, slave = os.openpty()
     with os.fdopen(slave, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)

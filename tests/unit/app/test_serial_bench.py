@@ -1,4 +1,4 @@
-"""How a serial bench is opened and closed, and which faults it tolerates meanwhile."""
+"""A serial bench is opened and closed in order, and tolerates some faults meanwhile."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from macontrol.hal import Measurement, StageDescription
 from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.serial.latency import AnswerTimes
-from macontrol.serial_bench import SerialBench, require_consent
+from macontrol.serial_bench import SWITCH_ON, SerialBench, require_consent
+
+LOST_SAMPLES = "radio: noise floor not measured: gap"
 
 
 class Stage:
-    """One that does every command at once."""
+    """A stage that executes every command at once."""
 
     quickest_description = StageDescription(
         name="rail",
@@ -36,11 +38,11 @@ class Stage:
     answer_times = AnswerTimes()
     identity_parts: ClassVar = {"firmware": "1.1h"}
 
-    def __init__(self, told: list[str], clock: VirtualClock) -> None:
-        self._told = told
+    def __init__(self, log: list[str], clock: VirtualClock) -> None:
+        self._log = log
         self._clock = clock
         self.slow_until_s = 0.0
-        """How long the computer is too busy to time it."""
+        """Until then the computer is too busy to time the stage."""
 
     @property
     def description(self) -> StageDescription:
@@ -48,43 +50,43 @@ class Stage:
         return replace(self.quickest_description, latency_s=0.5 if is_slow else 0.0)
 
     def time_again(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
-        self._told.append("timed again")
+        self._log.append("timed again")
 
     def connect(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
-        self._told.append("connected")
+        self._log.append("connected")
 
     def home(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
-        self._told.append("homed")
+        self._log.append("homed")
 
     def close(self) -> None:
-        self._told.append("stage closed")
+        self._log.append("stage closed")
 
 
 class Radio:
-    """One whose measurements are as a script says: a reward, or a fault with its words."""
+    """A probe with scripted measurements: a reward, or the message of a fault."""
 
     name = "radio"
 
     def __init__(
-        self, clock: VirtualClock, told: list[str], script: Callable[[], float | str]
+        self, clock: VirtualClock, log: list[str], script: Callable[[], float | str]
     ) -> None:
         self.noise_floor: NoiseFloor | None = None
         self.reason = self.hint = ""
-        """What a measurement at the noise floor means."""
+        """Reason and hint of a measurement at the noise floor."""
         self._clock = clock
-        self._told = told
+        self._log = log
         self._script = script
         self._asked = 0
         self.losses = 0
-        """How often samples will be lost while the noise floor is measured."""
+        """How many measurements of the noise floor will lose samples."""
 
     def open(self) -> None:
-        self._told.append("radio opened")
+        self._log.append("radio opened")
 
     def measure_noise_floor(self) -> NoiseFloor:
         if self.losses:
             self.losses -= 1
-            raise ProbeError("radio: noise floor not measured: gap")
+            raise ProbeError(LOST_SAMPLES)
         self.noise_floor = NoiseFloor(1e-4, 0.1, nan)
         return self.noise_floor
 
@@ -103,30 +105,30 @@ class Radio:
         return [Measurement(self._asked, outcome, True, nan, reason, outcome, hint)]
 
     def close(self) -> None:
-        self._told.append("radio closed")
+        self._log.append("radio closed")
 
 
 class Setting:
-    """A bench of the two on a virtual clock, and all that was told."""
+    """A bench of both on a virtual clock, and the log of calls and reports."""
 
     def __init__(
         self, script: Callable[[], float | str], earlier_floor_dbfs: float | None = None
     ) -> None:
         self.config: Config = load_config(preset="lab-2g4-grbl")
         self.clock = VirtualClock(1000.0)
-        self.told: list[str] = []
+        self.log: list[str] = []
         self.stop = StopToken()
         self.bench = SerialBench(
             self.config,
             self.clock,
             confirm_homing=lambda: True,
-            tell=self.told.append,
+            report=self.log.append,
             stop=self.stop,
             earlier_floor_dbfs=earlier_floor_dbfs,
         )
-        self.stage = Stage(self.told, self.clock)
+        self.stage = Stage(self.log, self.clock)
         self.bench._stage = self.stage  # type: ignore[assignment]
-        self.radio = Radio(self.clock, self.told, script)
+        self.radio = Radio(self.clock, self.log, script)
         self.bench._probe = self.radio
 
     def open(self) -> None:
@@ -138,113 +140,116 @@ def test_a_board_is_timed_again_while_the_computer_is_busy() -> None:
     setting = Setting(lambda: 2.0)
     setting.stage.slow_until_s = setting.clock.now() + 2.5
     setting.open()
-    assert setting.told.count("timed again") == 3
-    assert setting.told.count("this computer is busy: timing the board again, for 30 s") == 1
-    assert setting.told.index("timed again") < setting.told.index("homed")
+    assert setting.log.count("timed again") == 3
+    assert sum("busy" in line for line in setting.log) == 1
+    assert setting.log.index("timed again") < setting.log.index("homed")
 
 
-def test_a_computer_that_stays_busy_is_refused() -> None:
+def test_a_computer_that_stays_busy_ends_the_opening() -> None:
     setting = Setting(lambda: 2.0)
     setting.stage.slow_until_s = setting.clock.now() + 1000.0
-    with pytest.raises(StageError, match="too busy to time the board"):
+    with pytest.raises(StageError):
         setting.open()
     assert setting.clock.now() == pytest.approx(1030.0)
-    assert "homed" not in setting.told
+    assert "homed" not in setting.log
 
 
-def test_a_stop_ends_the_timing_too() -> None:
+def test_a_stop_ends_the_timing() -> None:
     setting = Setting(lambda: 2.0)
     setting.stage.slow_until_s = setting.clock.now() + 1000.0
     setting.stop.request()
-    with pytest.raises(StageError, match="too busy to time the board"):
+    with pytest.raises(StageError):
         setting.open()
-    assert "timed again" not in setting.told
+    assert "timed again" not in setting.log
 
 
-def test_the_transmitter_is_asked_for_while_the_power_is_at_the_noise_floor() -> None:
+def test_it_asks_for_the_transmitter_while_the_power_is_at_the_noise_floor() -> None:
     setting = Setting(lambda: 0.9 if setting.clock.now() < 1010.0 else 1.1)
     setting.open()
-    assert "no signal yet: switch the transmitter on" in setting.told
+    assert SWITCH_ON in setting.log
     assert setting.clock.now() >= 1010.0
 
 
-def test_a_tone_outside_the_band_is_reported_with_what_to_set() -> None:
+def test_a_tone_outside_the_band_is_reported_with_its_fix() -> None:
     setting = Setting(lambda: 0.0)
     setting.radio.reason, setting.radio.hint = TONE_LOST, "set probe.tone_offset_hz to 300000"
-    with pytest.raises(ProbeError, match=r"s; set probe\.tone_offset_hz to 300000"):
+    with pytest.raises(ProbeError) as refusal:
         setting.open()
-    assert setting.told.count("no signal yet: switch the transmitter on") == 1
-    assert setting.told.count("set probe.tone_offset_hz to 300000") == 1
+    assert refusal.value.fix == setting.radio.hint
+    assert setting.log.count(SWITCH_ON) == 1
+    assert setting.log.count(setting.radio.hint) == 1
 
 
 @pytest.mark.fault("resume-with-transmitter-on")
 @pytest.mark.parametrize(
     ("earlier_dbfs", "used_dbfs"), [(None, -40.0), (-39.0, -40.0), (-40.5, -40.0), (-60.0, -60.0)]
 )
-def test_a_run_that_is_continued_with_the_transmitter_on_keeps_its_noise_floor(
+def test_a_continued_run_with_the_transmitter_on_keeps_its_noise_floor(
     earlier_dbfs: float | None, used_dbfs: float
 ) -> None:
-    """A service that is started again after a fault: nobody switches the transmitter off."""
+    """After the restart of a service nobody switches the transmitter off."""
     setting = Setting(lambda: 3.0, earlier_dbfs)
     setting.open()
     assert setting.radio.noise_floor is not None
     assert setting.radio.noise_floor.dbfs == pytest.approx(used_dbfs)
-    assert f"radio: noise floor {used_dbfs:.1f} dBFS" in setting.told
+    assert f"radio: noise floor {used_dbfs:.1f} dBFS" in setting.log
 
 
 @pytest.mark.fault("process-ends")
-def test_the_stage_is_let_go_of_before_the_radio() -> None:
+def test_the_stage_is_closed_before_the_radio() -> None:
     """The radio's threads may take seconds to end, and the stage may be moving."""
     setting = Setting(lambda: 3.0)
     setting.open()
-    assert setting.told[-2:] == ["stage closed", "radio closed"]
+    assert setting.log[-2:] == ["stage closed", "radio closed"]
 
 
-def test_a_bench_is_known_by_its_board_and_its_port() -> None:
+def test_the_identity_of_a_bench_is_its_board_and_its_port() -> None:
     setting = Setting(lambda: 3.0)
     setting.open()
     assert setting.bench.identity == {"firmware": "1.1h", "port": "not on the USB"}
 
 
-def test_samples_that_are_lost_in_the_noise_floor_cost_another_attempt_and_not_the_run() -> None:
+def test_after_lost_samples_the_noise_floor_is_measured_again() -> None:
     setting = Setting(lambda: 3.0)
     setting.radio.losses = 2
     setting.open()
-    assert setting.told.count("radio: noise floor not measured: gap; once more") == 2
-    assert "homed" in setting.told
+    assert sum(line.startswith(LOST_SAMPLES) for line in setting.log) == 2
+    assert "homed" in setting.log
     setting = Setting(lambda: 3.0)
     setting.radio.losses = 3
-    with pytest.raises(ProbeError, match="noise floor not measured: gap"):
+    with pytest.raises(ProbeError) as refusal:
         setting.open()
-    assert "homed" not in setting.told
+    assert refusal.value.detail == LOST_SAMPLES
+    assert "homed" not in setting.log
 
 
 @pytest.mark.fault("radio-lost-awaiting-signal")
 @pytest.mark.parametrize("lasts_s", [0.0, 10.0, 25.0])
-def test_a_radio_that_drops_out_while_the_signal_is_awaited_is_waited_for(lasts_s: float) -> None:
+def test_a_radio_that_fails_before_the_signal_may_recover(lasts_s: float) -> None:
     setting = Setting(lambda: "hung up" if setting.clock.now() < 1000.0 + lasts_s else 3.0)
     setting.open()
-    assert ("probe-fault: hung up" in setting.told) == (lasts_s > 0)
+    assert ("probe-fault: hung up" in setting.log) == (lasts_s > 0)
 
 
 @pytest.mark.fault("radio-lost-awaiting-signal")
-def test_one_that_does_not_come_back_ends_the_opening_after_the_patience() -> None:
+def test_a_radio_that_does_not_recover_ends_the_opening_after_the_patience() -> None:
     setting = Setting(lambda: "hung up")
-    with pytest.raises(HardwareError, match=r"the probe has failed for 3\d s .*hung up"):
+    with pytest.raises(HardwareError) as refusal:
         setting.open()
+    assert "hung up" in str(refusal.value)
     assert setting.clock.now() - 1000.0 == pytest.approx(30.0, abs=2.0)
 
 
 @pytest.mark.fault("stop-while-radio-opens")
 @pytest.mark.parametrize("outcome", [0.0, "hung up"])
-def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | str) -> None:
+def test_a_stop_before_the_signal_ends_the_opening(outcome: float | str) -> None:
     def script() -> float | str:
         if setting.clock.now() > 1003.0:
             setting.stop.request()
         return outcome
 
     setting = Setting(script)
-    with pytest.raises(ProbeError, match="told to stop"):
+    with pytest.raises(ProbeError):
         setting.open()
     assert setting.clock.now() < 1005.0
 
@@ -259,13 +264,13 @@ def test_a_stop_while_the_signal_is_awaited_ends_the_opening(outcome: float | st
         ("allow", False, False, False),
     ],
 )
-def test_homing_without_anybody_to_ask_needs_consent_beforehand(
+def test_homing_without_a_terminal_needs_consent(
     homing: str, yes: bool, at_terminal: bool, is_refused: bool
 ) -> None:
     config = load_config(preset="lab-2g4-grbl", assignments=[f"stage.homing={homing}"])
     if is_refused:
-        with pytest.raises(ConfigError, match=r"stage\.homing") as refusal:
+        with pytest.raises(ConfigError) as refusal:
             require_consent(config, yes=yes, at_terminal=at_terminal)
-        assert refusal.value.exit_code == 78
+        assert refusal.value.detail.startswith("stage.homing: ")
     else:
         require_consent(config, yes=yes, at_terminal=at_terminal)

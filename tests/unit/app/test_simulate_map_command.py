@@ -22,7 +22,7 @@ def simulate(path: Path, *words: str) -> dict[str, NDArray[np.generic]]:
         return dict(archive)
 
 
-def test_the_same_seed_is_the_same_world_to_the_byte(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_file(tmp_path: Path) -> None:
     first = simulate(tmp_path / "1.npz", "--seed", "7", "--slots", "40")
     again = simulate(tmp_path / "2.npz", "--seed", "7", "--slots", "40")
     other = simulate(tmp_path / "3.npz", "--seed", "8", "--slots", "40")
@@ -32,7 +32,7 @@ def test_the_same_seed_is_the_same_world_to_the_byte(tmp_path: Path) -> None:
         assert first[name].tobytes() != other[name].tobytes()
 
 
-def test_it_is_the_simulation_of_the_config(tmp_path: Path) -> None:
+def test_the_map_is_the_simulation_of_the_config(tmp_path: Path) -> None:
     path = tmp_path / "map.npz"
     simulate(path, "--seed", "7", "--slots", "40")
     config = load_config()
@@ -41,17 +41,19 @@ def test_it_is_the_simulation_of_the_config(tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(loaded, name), getattr(expected, name))
 
 
-def test_it_holds_the_slots_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_map_has_the_requested_slots(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     world = simulate(tmp_path / "map.npz", "--seed", "1", "--slots", "25")
     assert world["reward"].shape == (25, 601)
     assert world["noise"].shape == (25,)
     assert world["survey_position"].shape == world["survey_reward"].shape == (100,)
     assert world["seed"] == 1
-    told = capsys.readouterr().out
-    assert "25 slots × 601 positions, blocked, continuous drift" in told
+    output = capsys.readouterr().out
+    assert "25 slots × 601 positions, blocked, continuous drift" in output
 
 
-def test_the_config_is_kept_with_it(tmp_path: Path) -> None:
+def test_the_map_contains_its_config(tmp_path: Path) -> None:
     words = ["--seed", "5", "--slots", "9", "--set", "reward.snr_db=3"]
     kept = json.loads(str(simulate(tmp_path / "map.npz", *words)["config"]))
     assert kept["reward"]["snr_db"] == 3.0
@@ -66,7 +68,7 @@ def test_the_config_is_kept_with_it(tmp_path: Path) -> None:
         (["--set", "channel.blockage_db=3"], {"channel__blockage_db": 3.0}),
     ],
 )
-def test_an_option_is_the_setting_of_its_name(
+def test_an_option_sets_the_setting_of_its_name(
     tmp_path: Path, words: list[str], setting: dict[str, object]
 ) -> None:
     plain = simulate(tmp_path / "plain.npz", "--seed", "2", "--slots", "60")
@@ -76,14 +78,14 @@ def test_an_option_is_the_setting_of_its_name(
     assert (chosen["reward"] != plain["reward"]).any()
 
 
-def test_options_win_over_settings(tmp_path: Path) -> None:
+def test_options_override_settings(tmp_path: Path) -> None:
     words = ["--seed", "2", "--slots", "5", "--set", "run.horizon=9", "--set", "run.seed=3"]
     world = simulate(tmp_path / "map.npz", *words)
     assert len(world["noise"]) == 5
     assert world["seed"] == 2
 
 
-def test_a_world_that_cannot_be_written_is_no_world(
+def test_a_map_that_cannot_be_written_leaves_no_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for bad in (tmp_path / "none" / "map.npz", tmp_path):

@@ -1,4 +1,4 @@
-"""No command fails over what its standard output can take."""
+"""Every command handles an ASCII or full standard output."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def test_an_ascii_terminal_gets_plain_words(command: str, on_ascii: dict[str, Ou
     assert "Traceback" not in outcome.err
 
 
-def test_what_ascii_lacks_has_a_plain_form(on_ascii: dict[str, Outcome]) -> None:
+def test_characters_beyond_ascii_have_a_plain_form(on_ascii: dict[str, Outcome]) -> None:
     assert on_ascii["simulate-map"].out.startswith("lambda?.npz: 20 slots x 601 positions")
 
 
 @pytest.mark.fault("stdout-full")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_output_is_said_in_words(command: str, on_full: dict[str, Outcome]) -> None:
+def test_a_full_output_is_reported(command: str, on_full: dict[str, Outcome]) -> None:
     outcome = on_full[command]
-    # A run goes on whatever its output does.
+    # A run continues without its output.
     assert outcome.code == (0 if command == "run" else 74), outcome.err
     assert "Traceback" not in outcome.err
     if outcome.code:
@@ -68,10 +68,10 @@ def test_a_full_output_is_said_in_words(command: str, on_full: dict[str, Outcome
 
 @pytest.mark.fault("stdout-full")
 @pytest.mark.parametrize("words", [["help"], ["version"], ["check", "--help"]])
-def test_a_full_output_without_a_buffer_is_said_too(
+def test_a_full_unbuffered_output_is_reported(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As with PYTHONUNBUFFERED: argparse writes by itself and drops the error."""
+    """With PYTHONUNBUFFERED, argparse writes by itself and ignores the error."""
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with (
@@ -84,7 +84,7 @@ def test_a_full_output_without_a_buffer_is_said_too(
     assert "standard output: cannot be written" in capfd.readouterr().err
 
 
-def test_a_full_disk_under_a_named_file_is_not_taken_for_the_output() -> None:
+def test_a_full_disk_of_a_named_file_is_not_an_output_error() -> None:
     assert is_full(OSError(28, "No space left on device"))
     assert not is_full(OSError(28, "No space left on device", "map.npz"))
     assert not is_full(OSError(2, "No such file"))

@@ -47,7 +47,7 @@ def outcome(tally: Tally, margin: float = 0.1) -> dict[str, object]:
     return summarise(tally, tally.theory(length=6.0, rho_max=0.06, margin=margin))
 
 
-def test_the_numbers_are_the_tallys() -> None:
+def test_the_numbers_come_from_the_tally() -> None:
     tally = finished()
     tally.late_arrivals, tally.late_rewards, tally.late_decisions, tally.missed = 1, 2, 3, 4
     tally.invalid, tally.stage_faults, tally.probe_faults, tally.refused = 5, 6, 7, 8
@@ -66,14 +66,14 @@ def test_the_numbers_are_the_tallys() -> None:
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
-def test_a_run_without_slots_has_a_summary_too() -> None:
+def test_a_run_without_slots_has_a_summary() -> None:
     summary = outcome(Tally(3.0))
     assert summary["reward_per_slot"] is None
     json.dumps(summary, allow_nan=False)
     assert "0 slots" in table(summary)
 
 
-def test_the_table_says_what_it_was_worth() -> None:
+def test_the_table_shows_the_outcome() -> None:
     summary = outcome(finished()) | {
         "fixed_antenna_reward": 1.25,
         "gain_over_fixed": 0.6,
@@ -102,7 +102,7 @@ def test_the_table_says_what_it_was_worth() -> None:
         assert hidden not in text
 
 
-def test_what_went_wrong_is_not_hidden() -> None:
+def test_the_table_shows_faults() -> None:
     tally = finished()
     tally.refused = 9
     tally.longest_step = 0.5
@@ -112,7 +112,7 @@ def test_what_went_wrong_is_not_hidden() -> None:
         assert shown in text
 
 
-def test_a_policy_without_a_surface_is_not_judged_by_it() -> None:
+def test_a_policy_without_a_surface_has_no_surface_check() -> None:
     tally = Tally(3.0)
     tally.submit(slot_record())
     text = table(outcome(tally, margin=0.0))
@@ -121,7 +121,7 @@ def test_a_policy_without_a_surface_is_not_judged_by_it() -> None:
     assert "Lemma 2" not in text
 
 
-def test_the_run_files_name_is_in_one_piece() -> None:
+def test_the_run_files_name_is_not_broken() -> None:
     path = "/a/state/folder/with/a/long/name" * 5 + "/[run].sqlite"
     assert f"run file: {path}\n" in table({**outcome(finished()), "run_file": path})
 

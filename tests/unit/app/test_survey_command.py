@@ -1,4 +1,4 @@
-"""`macontrol survey`: a rail walked once, kept as a file, a plot and a table."""
+"""`macontrol survey` writes a file, a plot and a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "locks"))
 
 
-def test_what_is_written_is_what_the_daemon_reads(
+def test_the_daemon_reads_what_it_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "rail.npz"
@@ -41,13 +41,15 @@ def test_what_is_written_is_what_the_daemon_reads(
     assert kept.position == pytest.approx(config.survey_positions, abs=1e-3)
     exact = Channel(config, 5).rewards(kept.position)
     assert np.abs(kept.reward - exact).max() < 5 * config.noise_std
-    told = capsys.readouterr().out
-    assert "13 of 13" in told
-    assert f"{kept.best_position:.3f} wavelengths" in told
+    output = capsys.readouterr().out
+    assert "13 of 13" in output
+    assert f"{kept.best_position:.3f} wavelengths" in output
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-def test_it_is_drawn(tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plot_has_its_format(
+    tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / f"rail.{ending}"
     assert main([*SIM, "--out", str(tmp_path / "rail.npz"), "--plot", str(plot)]) == 0
@@ -55,7 +57,7 @@ def test_it_is_drawn(tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[
     assert f"Written: {plot}" in capsys.readouterr().out
 
 
-def test_its_picture_shows_the_best_place_and_that_of_a_fixed_antenna() -> None:
+def test_the_plot_shows_the_best_position_and_the_fixed_antenna() -> None:
     pytest.importorskip("matplotlib")
     from macontrol.sim.research.plots.style import paper_style
     from macontrol.sim.research.plots.survey import survey_figure
@@ -71,17 +73,17 @@ def test_its_picture_shows_the_best_place_and_that_of_a_fixed_antenna() -> None:
 
 
 class TestRefusals:
-    def test_options_of_the_bench_need_it(
+    def test_options_of_the_serial_bench_need_it(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main([*SIM, "--out", str(tmp_path / "rail.npz"), "--yes"]) == 64
-        assert "--yes goes with --backend serial" in capsys.readouterr().err
+        assert "--yes needs --backend serial" in capsys.readouterr().err
 
-    def test_a_folder_is_no_file(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_folder_as_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([*SIM, "--out", str(tmp_path)]) == 74
         assert "is a folder" in capsys.readouterr().err
 
-    def test_a_plot_of_no_known_kind(
+    def test_a_plot_of_an_unknown_format(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         words = ["--out", str(tmp_path / "rail.npz"), "--plot", str(tmp_path / "rail.xyz")]
@@ -89,11 +91,9 @@ class TestRefusals:
             main([*SIM, *words])
         assert stopped.value.code == 64
         assert "does not end with .png" in capsys.readouterr().err
-        assert not (tmp_path / "rail.npz").exists(), "nothing is walked for a plot that cannot be"
+        assert not (tmp_path / "rail.npz").exists(), "refused before the survey"
 
-    def test_a_port_that_is_not_there(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_missing_port(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         words = ["survey", "--backend", "serial", *LAB, "--port", str(tmp_path / "none")]
         assert main([*words, "--yes", "--out", str(tmp_path / "rail.npz")]) == 69
         assert "does not exist" in capsys.readouterr().err
@@ -119,7 +119,7 @@ def test_a_signal_ends_it_and_nothing_is_written(
 
 
 @pytest.mark.fault("stage-lost-after-survey")
-def test_a_stage_that_is_lost_when_all_is_done_does_not_cost_the_walk(
+def test_a_stage_lost_after_the_last_position_does_not_lose_the_survey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(_: SimulatedStage) -> None:
@@ -131,7 +131,7 @@ def test_a_stage_that_is_lost_when_all_is_done_does_not_cost_the_walk(
 
 
 class TestOnTheVirtualBench:
-    # Slots with room for a busy machine, and few positions: the rail is walked in real time.
+    # Long slots for a busy machine, and few positions: the survey runs in real time.
     SLOTS = (
         "survey.samples=5",
         "physical.stroke=0.3",
@@ -146,7 +146,7 @@ class TestOnTheVirtualBench:
         preset = ["--preset", "lab-2g4-grbl"]
         return ["survey", "--backend", "serial", *preset, *sets, *radio, "--out", str(out)]
 
-    def test_it_walks_the_rail(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_it_measures_the_rail(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         config, out = load_config(preset="lab-2g4-grbl", assignments=self.SLOTS), tmp_path / "s.npz"
         with VirtualBench(config, WallClock(), seed=3, block_bytes=16384) as bench:
             code = main([*self.words(bench, out), "--yes"])
@@ -156,7 +156,7 @@ class TestOnTheVirtualBench:
         with np.load(out) as kept:
             assert kept["position"] == pytest.approx(config.survey_positions, abs=0.01)
             exact = Channel(config, 3).rewards(kept["position"])
-            # The virtual transmitter may still be off, for the noise floor, at the first one.
+            # At the first position the virtual transmitter may still be off, for the noise floor.
             assert kept["reward"][1:] == pytest.approx(exact[1:], abs=0.25)
 
     def test_without_consent_nothing_moves(
@@ -168,11 +168,11 @@ class TestOnTheVirtualBench:
             before = bench.stage.position_at(clock.now())
             assert main(self.words(bench, tmp_path / "s.npz")) == 78
             assert bench.stage.position_at(clock.now()) == before
-        assert "nobody has agreed" in capsys.readouterr().err
+        assert "stage.homing: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--out", "--plot"])
-def test_a_missing_folder_is_refused_before_the_walk(
+def test_a_missing_folder_is_refused_before_the_survey(
     option: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -187,11 +187,11 @@ def test_a_missing_folder_is_refused_before_the_walk(
     assert f"there is no folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
-def test_a_survey_that_cannot_be_kept_is_not_lost(
+def test_a_survey_that_cannot_be_kept_is_reported(
     paper: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in the file that --out names, or in the window of the run; the next run walks again."""
+    """It is still in the file of --out, or in the window of the run."""
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     problem = keep_survey(paper, Survey(np.array([0.0, 6.0]), np.ones(2)), {})
     assert problem is not None
-    assert problem.startswith("the survey is not stored for the next run: /proc/nowhere")
+    assert "/proc/nowhere" in problem

@@ -1,4 +1,4 @@
-"""`macontrol virtual-bench`: what it refuses, and what it leaves alone."""
+"""`macontrol virtual-bench`: its config, commands, links and refusals."""
 
 from __future__ import annotations
 
@@ -26,30 +26,21 @@ ANY_PORT = ("--rtl-tcp", "127.0.0.1:0")
 
 
 @pytest.mark.parametrize(
-    ("schedule", "why"),
-    [
-        ("soon unplug", "is not a time and a fault"),
-        ("20 dance", "is not a time and a fault"),
-        ("20 lose much", "'much' is not a number of millimetres, seconds or hertz"),
-        ("20 lose inf", "'inf' is not a number of millimetres, seconds or hertz"),
-        ("20 stall -1", "-1: a time cannot be negative"),
-    ],
+    "schedule", ["soon unplug", "20 dance", "20 lose much", "20 lose inf", "20 stall -1"]
 )
-def test_a_schedule_is_refused_with_the_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], schedule: str, why: str
+def test_a_wrong_schedule_is_refused_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], schedule: str
 ) -> None:
     path = tmp_path / "faults.txt"
     path.write_text(f"# a comment\n{schedule}\n")
     assert main(["virtual-bench", *ANY_PORT, "--faults", str(path)]) == 64
-    error = capsys.readouterr().err
-    assert f"{path}:2: {schedule!r}" in error
-    assert why in error
+    assert f"{path}:2: {schedule!r}" in capsys.readouterr().err
 
 
 class TestConfig:
-    """Which bench it is: the options', the file's, or the stage's lab preset."""
+    """The config comes from the options, the file, or the stage's lab preset."""
 
-    def told(self, capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    def output(self, capfd: pytest.CaptureFixture[str], *words: str) -> str:
         assert main(["virtual-bench", *ANY_PORT, "--duration", "0.1", *words]) == 0
         return capfd.readouterr().out
 
@@ -63,29 +54,29 @@ class TestConfig:
     def built(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         drivers: list[str] = []
 
-        class Noted(VirtualBench):
+        class Recorded(VirtualBench):
             def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
                 drivers.append(config.stage.driver)
                 super().__init__(config, *args, **kwargs)
 
-        monkeypatch.setattr(virtual_bench, "VirtualBench", Noted)
+        monkeypatch.setattr(virtual_bench, "VirtualBench", Recorded)
         with open(os.devnull) as nothing:
             monkeypatch.setattr(sys, "stdin", nothing)
             yield drivers
 
-    def test_the_stage_brings_its_preset(
+    def test_the_stage_chooses_its_preset(
         self, capfd: pytest.CaptureFixture[str], built: list[str]
     ) -> None:
-        assert "--preset lab-2g4-grbl " in self.told(capfd)
-        assert "--preset lab-5g8-zaber " in self.told(capfd, "--stage", "zaber")
+        assert "--preset lab-2g4-grbl " in self.output(capfd)
+        assert "--preset lab-5g8-zaber " in self.output(capfd, "--stage", "zaber")
         assert built == ["grbl", "zaber"]
 
-    def test_a_file_has_its_own(
+    def test_a_file_chooses_its_preset(
         self, capfd: pytest.CaptureFixture[str], built: list[str], file: Path
     ) -> None:
-        told = self.told(capfd, "--config", str(file), "--set", "algorithm.beta=2")
-        assert f"--config {file} --set algorithm.beta=2 --yes" in told
-        assert "--preset" not in told
+        output = self.output(capfd, "--config", str(file), "--set", "algorithm.beta=2")
+        assert f"--config {file} --set algorithm.beta=2 --yes" in output
+        assert "--preset" not in output
         assert built == ["zaber"]
 
     def test_a_contradiction_is_refused(
@@ -97,7 +88,7 @@ class TestConfig:
         assert built == []
 
 
-def test_lines_that_are_typed_together_are_all_done_at_once(
+def test_several_lines_are_executed_at_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reading, writing = os.pipe()
@@ -106,22 +97,22 @@ def test_lines_that_are_typed_together_are_all_done_at_once(
     with os.fdopen(reading) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         assert main(["virtual-bench", *ANY_PORT]) == 0
-    told = [line.split("s  ")[-1] for line in capfd.readouterr().out.splitlines()[2:]]
-    assert told[0] == "mute"
-    assert told[1].startswith("dance: unknown command; the commands are: unplug, ")
-    assert "lose MM, slow S" in told[1]
-    assert told[2] == "unmute"
+    output = [line.split("s  ")[-1] for line in capfd.readouterr().out.splitlines()[2:]]
+    assert output[0] == "mute"
+    assert output[1].startswith("dance: ")
+    assert "lose MM, slow S" in output[1]
+    assert output[2] == "unmute"
 
 
-def test_the_link_of_another_one_is_left_to_it(
+def test_the_link_of_another_virtual_bench_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     link = tmp_path / "stage"
     with InstanceLock(f"virtual bench {link}"):
         assert main(["virtual-bench", *ANY_PORT, "--link", str(link)]) == 74
-    told = capsys.readouterr().err
-    assert f"--link {link}: choose another name" in told
-    assert str(os.getpid()) in told
+    output = capsys.readouterr().err
+    assert f"--link {link}: " in output
+    assert str(os.getpid()) in output
     assert not link.exists()
 
 
@@ -130,15 +121,17 @@ def test_a_link_needs_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert f"there is no folder {tmp_path / 'none'}" in capsys.readouterr().err
 
 
-def test_a_file_is_not_taken_for_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_not_replaced_by_a_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("precious")
     assert main(["virtual-bench", *ANY_PORT, "--link", str(path)]) == 74
-    assert f"{path} exists; choose another name" in capsys.readouterr().err
+    assert str(path) in capsys.readouterr().err
     assert path.read_text() == "precious"
 
 
-def test_a_second_one_at_the_same_address_leaves_the_first_its_link(
+def test_a_second_one_at_the_same_address_keeps_the_link_of_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     link = tmp_path / "stage"
@@ -147,11 +140,11 @@ def test_a_second_one_at_the_same_address_leaves_the_first_its_link(
         to = os.readlink(link)
         wanted = ["virtual-bench", "--rtl-tcp", first.radio.address, "--link", str(link)]
         assert main(wanted) == 74
-        assert "--rtl-tcp 127.0.0.1:0 takes a free one" in capsys.readouterr().err
+        assert "--rtl-tcp 127.0.0.1:0" in capsys.readouterr().err
         assert os.readlink(link) == to
 
 
-def test_a_link_that_is_another_ones_by_now_is_left_to_it(tmp_path: Path) -> None:
+def test_closing_keeps_a_link_that_belongs_to_another_one_now(tmp_path: Path) -> None:
     link = tmp_path / "stage"
     first = VirtualGrbl(WallClock(), link=link)
     with VirtualGrbl(WallClock(), link=link):
@@ -164,7 +157,7 @@ def test_a_link_that_is_another_ones_by_now_is_left_to_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("board", "home"), [(VirtualGrbl, b"$H\n"), (VirtualZaber, b"/1 1 01 home\n")]
 )
-def test_a_stage_knows_whether_it_was_homed_since_it_was_opened(
+def test_a_stage_records_whether_it_was_homed_since_it_was_opened(
     tmp_path: Path, board: type[VirtualGrbl | VirtualZaber], home: bytes
 ) -> None:
     with board(WallClock(), link=tmp_path / "tty") as device:
@@ -197,6 +190,6 @@ def test_a_second_signal_ends_it_without_a_traceback(
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(virtual_bench, "_attend", twice)
+    monkeypatch.setattr(virtual_bench, "_execute", twice)
     assert main(["virtual-bench", *ANY_PORT]) == 128 + signal.SIGTERM
     assert "Traceback" not in capsys.readouterr().err

@@ -255,7 +255,7 @@ class TestFiles:
         with pytest.raises(ConfigError, match="is a folder"):
             load_config(tmp_path)
 
-    def test_the_file_is_told_with_what_is_wrong_in_it(self, tmp_path: Path) -> None:
+    def test_an_error_names_the_file(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, "[algorithm]\nwindow = 0\n")
         with pytest.raises(ConfigError) as caught:
             load_config(path, ["algorithm.eta=-1"])
@@ -365,7 +365,7 @@ def test_values_that_are_wrong_together_are_refused(assignments: list[str]) -> N
         load_config(assignments=assignments)
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(assignments=["algorithm.window=0", "algorithm.beta=-1", "run.sed=3"])
     assert len(str(caught.value).splitlines()) == 3

@@ -1,4 +1,4 @@
-"""An error of the configuration names the file, the line, the key, and what to do."""
+"""A config error names the file, the line, the key, and the fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from macontrol.config.model.suggestion import did_you_mean, shortened
 
 
 def refusal(tmp_path: Path, text: str | bytes) -> str:
-    """What is said of a file, without its path."""
+    """The error for a file with this text, without its path."""
     file = tmp_path / "bench.toml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError) as caught:
@@ -39,21 +39,22 @@ class TestWhere:
         text = "[physical]\nactuation_time_s = 1.0\n"
         assert refusal(tmp_path, text).startswith("physical.actuation_time_s (FILE, line 2): ")
 
-    def test_the_line_of_a_preset_that_is_none(self, tmp_path: Path) -> None:
+    def test_the_line_of_an_unknown_preset(self, tmp_path: Path) -> None:
         text = refusal(tmp_path, 'preset = "papr"')
         assert text == "FILE, line 1: preset = 'papr': no such preset; did you mean paper?"
         assert refusal(tmp_path, "preset = 3").startswith("FILE, line 1: preset = 3: ")
 
-    def test_a_preset_on_the_command_line_makes_up_for_one_in_the_file(
+    def test_a_preset_on_the_command_line_replaces_the_one_in_the_file(
         self, tmp_path: Path
     ) -> None:
         file = tmp_path / "bench.toml"
         file.write_text('preset = "gone"')
         assert load_config(file, preset="paper") == load_config()
 
-    def test_an_unknown_section_that_is_set(self) -> None:
-        with pytest.raises(ConfigError, match=r"^algoritm \(--set algoritm\.beta=2\): unknown sec"):
+    def test_an_unknown_section_on_the_command_line(self) -> None:
+        with pytest.raises(ConfigError) as caught:
             load_config(None, ["algoritm.beta=2"])
+        assert caught.value.detail.startswith("algoritm (--set algoritm.beta=2): ")
 
 
 class TestHints:
@@ -70,19 +71,20 @@ class TestHints:
         assert hint in refusal(tmp_path, text)
 
     def test_a_setting_without_its_section(self) -> None:
-        with pytest.raises(ConfigError, match=r"as in algorithm\.beta=3$"):
+        with pytest.raises(ConfigError) as caught:
             load_config(None, ["beta=3"])
+        assert "algorithm.beta=3" in str(caught.value)
 
     @pytest.mark.parametrize(
-        ("word", "meant"),
+        ("word", "closest"),
         [("--backed", "--backend"), ("virtual_bench", "virtual-bench"), ("Check", "check")],
     )
-    def test_the_closest_word(self, word: str, meant: str) -> None:
+    def test_the_closest_word(self, word: str, closest: str) -> None:
         known = ["--backend", "virtual-bench", "check", "bench"]
-        assert did_you_mean(word, known) == f"did you mean {meant}?"
+        assert did_you_mean(word, known) == f"did you mean {closest}?"
         assert did_you_mean("zzz", ["a", "b"]) == "known are: a, b"
 
-    def test_what_is_long_is_cut(self) -> None:
+    def test_a_long_value_is_cut(self) -> None:
         assert len(shortened("x" * 10_000)) == 60
         assert shortened(16**100_000) == "a number of thousands of digits"
 
@@ -99,7 +101,7 @@ class TestHostile:
         ],
         ids=["key", "table", "inline", "quoted"],
     )
-    def test_a_key_of_thousands_of_parts_takes_no_memory(self, tmp_path: Path, text: str) -> None:
+    def test_a_key_of_thousands_of_parts(self, tmp_path: Path, text: str) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert "line 1 has " in refusal(tmp_path, text)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
@@ -115,21 +117,23 @@ class TestHostile:
         seed = refusal(tmp_path, "[run]\nseed = 0x" + "f" * 100_000)
         assert seed.startswith("run.seed = a number of thousands of digits (FILE, line 2): ")
         for value in ("9" * 100_000, "0x" + "f" * 100_000):
-            with pytest.raises(ConfigError, match=r"^run\.seed = ") as caught:
+            with pytest.raises(ConfigError) as caught:
                 load_config(None, [f"run.seed={value}"])
+            assert str(caught.value).startswith("run.seed = ")
             assert len(str(caught.value)) < 500
 
     @pytest.mark.parametrize(
         "key", ["stage.port", "probe.soapy.arguments", "probe.rtl_tcp.address"]
     )
-    def test_a_character_that_no_name_has(self, tmp_path: Path, key: str) -> None:
+    def test_a_nul_in_a_name(self, tmp_path: Path, key: str) -> None:
         section, _, name = key.rpartition(".")
         text = refusal(tmp_path, f'[{section}]\n{name} = "a\\u0000b:1"')
-        assert text.startswith(f"{key} = 'a\\x00b:1' (FILE, line 2): it holds a character")
+        assert text.startswith(f"{key} = 'a\\x00b:1' (FILE, line 2): ")
 
-    def test_a_file_too_large_to_be_one(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_too_large(self, tmp_path: Path) -> None:
         file = tmp_path / "bench.toml"
         with file.open("wb") as sparse:
             sparse.truncate(10 << 30)
-        with pytest.raises(ConfigError, match="10737418240 bytes, and at most 262144 make sense"):
+        with pytest.raises(ConfigError) as caught:
             load_config(file)
+        assert str(10 << 30) in str(caught.value)

@@ -19,7 +19,7 @@ class Disk:
     def measure(self, path: Path) -> float:
         self.asked += 1
         if self.free_mb < 0:
-            raise OSError("it is gone")
+            raise OSError("no such device")
         return self.free_mb
 
     def space(self, floor_mb: float) -> FreeSpace:
@@ -31,7 +31,7 @@ class Disk:
         return space.shortage()
 
 
-def test_there_is_a_shortage_below_the_floor_until_there_is_somewhat_more_than_it() -> None:
+def test_a_shortage_lasts_until_there_is_more_than_the_floor() -> None:
     disk = Disk()
     space = disk.space(200.0)
     assert space.shortage() is None
@@ -45,7 +45,7 @@ def test_there_is_a_shortage_below_the_floor_until_there_is_somewhat_more_than_i
     assert disk.after_a_second(space, 205.0) is None
 
 
-def test_the_disk_is_asked_once_per_second_at_most() -> None:
+def test_the_disk_is_measured_once_per_second_at_most() -> None:
     disk = Disk()
     space = disk.space(200.0)
     for _ in range(100):
@@ -54,7 +54,7 @@ def test_the_disk_is_asked_once_per_second_at_most() -> None:
     assert disk.asked == 5
 
 
-def test_a_floor_of_0_asks_nothing_and_a_disk_that_is_gone_is_no_shortage() -> None:
+def test_a_floor_of_0_and_a_missing_disk_are_no_shortage() -> None:
     disk = Disk()
     disk.free_mb = -1.0
     assert disk.space(0.0).shortage() is None
@@ -63,14 +63,14 @@ def test_a_floor_of_0_asks_nothing_and_a_disk_that_is_gone_is_no_shortage() -> N
     assert disk.asked == 1
 
 
-def test_the_room_is_that_of_the_disk_on_which_the_file_will_be(tmp_path: Path) -> None:
+def test_the_free_space_is_that_of_the_files_disk(tmp_path: Path) -> None:
     status = os.statvfs(tmp_path)
     expected = status.f_bavail * status.f_frsize / 1e6
     assert free_mb(tmp_path / "not" / "yet" / "there") == pytest.approx(expected, rel=0.2)
 
 
-def test_a_stream_always_has_room() -> None:
-    """The file system of a pipe has no blocks, so none are free."""
+def test_a_stream_always_has_space() -> None:
+    """The file system of a pipe has no blocks, so none is free."""
     reader, writer = os.pipe()
     try:
         room = FreeSpace(Path(f"/dev/fd/{writer}"), 1.0)

@@ -87,7 +87,7 @@ def test_the_probe_option(text: str, keys: tuple[str, str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "rtl_tcp", "rtl_tcp://", "rtl_tcp://h:x", "uhd:", "soapy"])
-def test_a_probe_option_that_is_none_is_told(text: str) -> None:
+def test_an_option_of_no_probe_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--probe"):
         parse_probe_option(text)
 

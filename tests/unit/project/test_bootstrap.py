@@ -1,4 +1,4 @@
-"""The environment that `make demo` makes: what it holds, and that it runs this checkout."""
+"""The environment of `make demo`: its packages, and that it runs this checkout."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_command_runs_this_checkout_from_a_folder_with_a_space(
     assert done.stdout.strip() == str(ROOT / "src" / "macontrol" / "__init__.py")
 
 
-def test_a_run_needs_what_pyproject_says_and_the_large_ones_are_among_it(
+def test_a_run_needs_the_dependencies_of_pyproject(
     bootstrap: ModuleType,
 ) -> None:
     assert set(bootstrap.LARGE) < set(bootstrap.dependencies())
@@ -70,7 +70,7 @@ sys.exit(3 if "bad" in sys.argv else 0)
 @pytest.mark.parametrize(
     ("groups", "code"), [([["numpy"], ["rich"]], 0), ([["numpy"], ["bad"]], 3), ([["bad"], []], 3)]
 )
-def test_the_steps_of_every_pip_are_shown_and_a_failure_is_one(
+def test_the_steps_of_every_pip_are_shown_and_a_failure_fails(
     bootstrap: ModuleType, groups: list[list[str]], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bootstrap.install([sys.executable, "-c", STUB], groups) == code

@@ -1,4 +1,4 @@
-"""What `.ci/run` starts, and as whom: programs in a folder stand in for those of the system."""
+"""What `.ci/run` starts, and as which user, with fake system programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAND_INS = {
 
 
 class Machine:
-    """A machine whose user has a number, and whose programs only say that they were called."""
+    """A machine with a given user id, whose programs only record their calls."""
 
     def __init__(self, folder: Path, user: int) -> None:
         self._folder, self._calls = folder, folder / "calls"
@@ -32,7 +32,7 @@ class Machine:
             (folder / name).chmod(0o755)
 
     def run(self, as_user: str = "good", as_root: str = "good") -> tuple[int, list[str], list[str]]:
-        """The exit code, what was called, and the last two lines of output."""
+        """The exit code, the calls, and the last two lines of output."""
         environment = {"AS_USER": as_user, "AS_ROOT": as_root, "CALLS": str(self._calls)}
         environment["PATH"] = f"{self._folder}:{os.environ['PATH']}"
         environment["PIP_INDEX_URL"] = "https://index.example/a b"
@@ -67,7 +67,7 @@ def test_root_runs_them_as_an_ordinary_user_in_a_folder_with_a_space_too(tmp_pat
 
 
 @pytest.mark.parametrize("failing", ["as_user", "as_root"])
-def test_what_fails_for_one_of_them_fails(tmp_path: Path, failing: str) -> None:
+def test_a_failure_for_either_user_fails(tmp_path: Path, failing: str) -> None:
     code, calls, shown = Machine(tmp_path, 0).run(**{failing: "bad"})
     assert code == 1
     assert "make test-as-root" in calls

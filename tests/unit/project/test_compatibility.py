@@ -49,12 +49,12 @@ def test_a_run_from_before_is_run_again_the_same(tmp_path: Path, name: str, slot
     assert len(after.slots["slot"]) == slots
     for column in ("slot", "position", "target", "next_position", "switched", "transit"):
         np.testing.assert_array_equal(after.slots[column], before.slots[column])
-    # The channel is computed again: its last digits are the processor's.
+    # The channel is computed again: its last digits depend on the processor.
     np.testing.assert_allclose(after.slots["reward"], before.slots["reward"], rtol=1e-9)
 
 
 def differences(config: Config, stored: dict[str, dict[str, Any]]) -> list[str]:
-    """The settings of before that have another value now; a setting of another driver is none."""
+    """The settings whose value has changed, without the keys of other drivers."""
     found = []
     for section, table in stored.items():
         for key, value in table.items():

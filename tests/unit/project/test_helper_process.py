@@ -1,4 +1,4 @@
-"""Helper processes execute nothing that lies in the working directory."""
+"""Helper processes execute nothing from the working directory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from macontrol.sim.research.executor import process_pool
 from support.display_run import a_run
 
 ROOT = Path(__file__).parents[3]
-# Modules that the standard library, our dependencies and a starting worker process import.
+# Modules that the standard library, the dependencies and a starting worker import.
 NAMES = ("json", "numpy", "rich", "structlog", "pickle", "runpy", "socket", "signal", "macontrol")
 
 
 @pytest.fixture
 def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory holds modules that leave a trace here when they are executed."""
+    """A working directory with modules that write a file here when they are executed."""
     folder, traces = tmp_path / "hostile", tmp_path / "traces"
     folder.mkdir()
     traces.mkdir()
@@ -65,8 +65,8 @@ def test_a_pools_workers_execute_nothing_from_the_working_directory(traces: Path
     assert "PYTHONSAFEPATH" not in os.environ
 
 
-def test_every_python_process_is_started_in_one_place() -> None:
-    """A command of its own would have to be made safe again."""
+def test_every_python_process_is_started_by_helper_process() -> None:
+    """Another way to start one could execute code of the working directory."""
     rooms = [ROOT / name for name in ("config", "controller", "hal", "sim", "src/macontrol")]
     users = {
         path.relative_to(ROOT).as_posix()
@@ -74,6 +74,6 @@ def test_every_python_process_is_started_in_one_place() -> None:
         for path in room.rglob("*.py")
         if "sys.executable" in path.read_text(encoding="utf-8")
     }
-    printed_only = {"config/suggestion.py"}  # a command for the user to type
+    printed_only = {"config/model/suggestion.py"}  # a command for the user to type
     assert users - printed_only == {"src/macontrol/helper_process.py"}
     assert "-P" in python_module("macontrol")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 
 def make(*words: str, programs: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run make; programs in the folder stand in for those of the system."""
+    """Run make; programs in the folder replace those of the system."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
     if programs is not None:
         environment["PATH"] = f"{programs}:{environment['PATH']}"
@@ -33,7 +33,7 @@ def make(*words: str, programs: Path | None = None) -> subprocess.CompletedProce
     )
 
 
-def stand_in(folder: Path, name: str, code: str) -> None:
+def fake(folder: Path, name: str, code: str) -> None:
     (folder / name).write_text(f"#!/bin/sh\n{code}\n")
     (folder / name).chmod(0o755)
 
@@ -41,13 +41,13 @@ def stand_in(folder: Path, name: str, code: str) -> None:
 class TestMissingPackages:
     @pytest.fixture
     def programs(self, tmp_path: Path) -> Path:
-        """A machine on which nothing is installed, and nobody may install anything."""
-        stand_in(tmp_path, "id", "echo 1000")
-        stand_in(tmp_path, "dpkg-query", "exit 1")
-        stand_in(tmp_path, "apt-get", f"touch '{tmp_path}/installed'")
+        """A machine where nothing is installed, with an ordinary user."""
+        fake(tmp_path, "id", "echo 1000")
+        fake(tmp_path, "dpkg-query", "exit 1")
+        fake(tmp_path, "apt-get", f"touch '{tmp_path}/installed'")
         return tmp_path
 
-    def test_an_ordinary_user_reads_which_tests_are_skipped(self, programs: Path) -> None:
+    def test_an_ordinary_user_sees_which_tests_are_skipped(self, programs: Path) -> None:
         done = make("apt", programs=programs)
         assert done.returncode == 0
         assert not (programs / "installed").exists()
@@ -60,14 +60,14 @@ class TestMissingPackages:
         assert f"apt-get install {' '.join(line[0] for line in packages)}\n" in done.stdout
         assert "Not root: tests that need its rights are skipped" in done.stdout
 
-    def test_packages_that_are_there_are_not_listed(self, programs: Path) -> None:
-        stand_in(programs, "dpkg-query", '[ "$4" != gcc ] && echo installed')
+    def test_installed_packages_are_not_listed(self, programs: Path) -> None:
+        fake(programs, "dpkg-query", '[ "$4" != gcc ] && echo installed')
         done = make("apt", programs=programs)
         assert "  no gcc: " in done.stdout
         assert "apt-get install gcc\n" in done.stdout
 
-    def test_root_installs_them_and_says_so(self, programs: Path) -> None:
-        stand_in(programs, "id", "echo 0")
+    def test_root_installs_them(self, programs: Path) -> None:
+        fake(programs, "id", "echo 0")
         done = make("apt", programs=programs)
         assert (programs / "installed").exists()
         assert "Installing Debian packages that tests use: rt-tests" in done.stdout
@@ -92,7 +92,7 @@ class TestInstall:
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_without_permission_it_says_how_to_get_it(self, tmp_path: Path) -> None:
+    def test_without_permission_there_is_a_fix(self, tmp_path: Path) -> None:
         tmp_path.chmod(0o555)
         done = make("install", f"DESTDIR={tmp_path}")
         assert done.returncode == 2
@@ -102,10 +102,10 @@ class TestInstall:
         not shutil.which("python3", path="/usr/bin"), reason="needs an interpreter for all users"
     )
     @pytest.mark.parametrize("same", [True, False])
-    def test_an_environment_of_another_interpreter_is_made_again(
+    def test_an_environment_of_another_interpreter_is_recreated(
         self, tmp_path: Path, same: bool
     ) -> None:
-        stand_in(tmp_path, "python3", '[ "$2" != venv ] && exec /usr/bin/python3 "$@"')
+        fake(tmp_path, "python3", '[ "$2" != venv ] && exec /usr/bin/python3 "$@"')
         environment = tmp_path / "root/opt/macontrol"
         (environment / "bin").mkdir(parents=True)
         (environment / "pyvenv.cfg").write_text("")
@@ -114,7 +114,7 @@ class TestInstall:
         assert "python3 -m venv" in done.stdout, done.stderr
         assert environment.exists() == same
 
-    def test_the_base_of_a_virtual_environment_counts(
+    def test_the_base_interpreter_of_a_virtual_environment_is_checked(
         self,
         check_paths: dict[str, Any],
         monkeypatch: pytest.MonkeyPatch,
@@ -124,7 +124,7 @@ class TestInstall:
         assert check_paths["main"]("/opt/macontrol", "/etc/macontrol") == 1
         assert "could not run /home/me/bin/python3" in capsys.readouterr().err
 
-    def test_a_folder_for_the_program_that_it_cannot_reach_is_refused(
+    def test_a_program_folder_that_the_service_cannot_reach_is_refused(
         self,
         check_paths: dict[str, Any],
         monkeypatch: pytest.MonkeyPatch,
@@ -137,7 +137,7 @@ class TestInstall:
         assert "make install PREFIX=/opt/macontrol" in capsys.readouterr().err
 
     @pytest.mark.parametrize("folder", ["root", "home/me", "tmp"])
-    def test_folders_that_the_unit_hides_are_obstacles(
+    def test_folders_that_the_unit_hides_are_refused(
         self, check_paths: dict[str, Any], folder: str
     ) -> None:
         assert check_paths["obstacle"](f"/{folder}/bin/python3")
@@ -152,7 +152,7 @@ class TestInstall:
         link.symlink_to(home / "python3")
         assert "which the unit hides" in check_paths["obstacle"](str(link), [str(home)])
 
-    def test_a_folder_that_only_its_owner_may_enter_is_an_obstacle(
+    def test_a_folder_that_only_its_owner_may_enter_is_refused(
         self, check_paths: dict[str, Any], tmp_path: Path
     ) -> None:
         closed = tmp_path / "closed"

@@ -9,7 +9,7 @@ from macontrol.hal import Clock
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 
 GUIDE_SETTINGS: dict[int, float] = {20: 1, 22: 1, 27: 2, 100: 80, 110: 12000, 120: 2000, 130: 300}
-"""The GRBL settings of docs/bench-guide.md."""
+"""The GRBL settings of docs/build-a-bench.md."""
 
 
 def guide_board(config: Config, clock: Clock, link: Path | None) -> VirtualGrbl:

@@ -29,7 +29,9 @@ class TestFinding:
         write(machine / "dev" / "ttyUSB0")
         ports = [SimpleNamespace(**(port | facts)), SimpleNamespace(**(port | {"device": "/gone"}))]
         monkeypatch.setattr("serial.tools.list_ports.comports", lambda: ports)
-        (found,) = find_serial_ports(machine / "dev", machine / "proc")
+        (found,) = find_serial_ports(
+            machine / "dev", machine / "proc", stages={"2939": "Zaber stage"}
+        )
         return found
 
     @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ class TestSurveyFile:
             np.savez(path, **{name: kept[name] for name in kept if name != "identity"})
         found = fresh_survey(path, lab, BENCH)
         assert isinstance(found, NoSurvey)
-        assert "no identity" in found.reason
+        assert "identity" in found.reason
 
     def test_the_probes_noise_and_the_time_of_the_survey_are_stored(
         self, lab: Config, tmp_path: Path

@@ -189,7 +189,7 @@ def test_an_address_without_a_server_is_reported() -> None:
 def test_an_unknown_host_is_reported() -> None:
     with pytest.raises(ProbeError, match="no connection: ") as refused:
         stream_to("no-such-host.invalid:1234").open(threading.Event())
-    assert "probe.address" in refused.value.fix
+    assert "probe.rtl_tcp.address" in refused.value.fix
 
 
 def test_a_busy_server_is_reported() -> None:
