@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from macontrol.config.policies import POLICIES, known_policy
+from macontrol.config.policies import POLICIES
 from macontrol.config.sections.section import Auto, Fraction, NonNegative, Positive, Section
 
 
 class Algorithm(Section):
     """The policy and its parameters (Algorithm 1 and the benchmarks)."""
 
-    policy: Annotated[str, AfterValidator(known_policy)]
+    policy: PolicyName
     beta: NonNegative | Auto
     eta: NonNegative
     margin: NonNegative
