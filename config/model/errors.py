@@ -2,7 +2,7 @@
 
 The codes follow sysexits.h, so that a service manager can distinguish a wrong configuration (do not
 restart) from missing hardware (restart). All rooms raise from this list. An error has two fields
-for a person: `detail` says what is wrong and where, `fix` says what to do. Nothing parses a message.
+for a person: `detail` says what is wrong and where, `fix` says what to do. No code parses messages.
 """
 
 from __future__ import annotations
