@@ -1,11 +1,9 @@
-"""What a driver tells the doctor about its device, beyond the Stage and Probe protocols."""
+"""What a driver reports to the doctor about its device, beyond the Stage and Probe protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
-
-from macontrol.config.sections.stage import StageSettings
 
 
 class Diagnosis(NamedTuple):
@@ -15,11 +13,15 @@ class Diagnosis(NamedTuple):
     fix: str
 
 
-class StageCheckup(Protocol):
-    """Diagnoses a stage from the traffic while it is connected. Sends nothing itself."""
+class StageDiagnostics(Protocol):
+    """Diagnoses a stage from the traffic of its handshake; sends nothing itself.
+
+    So it knows the settings of a board even if they are refused, and an alarm even if the handshake
+    has cleared it. A driver constructs it with the settings of the stage.
+    """
 
     def log(self, direction: str, data: bytes) -> None:
-        """Take in what went over the wire; the driver's traffic log."""
+        """Process bytes that were sent (">") or received ("<"): the traffic log of the stage."""
 
     @property
     def board(self) -> str:
@@ -29,8 +31,8 @@ class StageCheckup(Protocol):
     def state(self) -> str:
         """The last state that the board reported."""
 
-    def trouble(self, settings: StageSettings) -> Diagnosis | None:
+    def problem(self) -> Diagnosis | None:
         """What prevents the board from being homed; None if nothing does."""
 
-    def advice(self, settings: StageSettings) -> Sequence[Diagnosis]:
+    def advice(self) -> Sequence[Diagnosis]:
         """What could be better, though the board can be used as it is."""

@@ -18,7 +18,7 @@ from macontrol.config.model.registry import Registry, resolve
 from macontrol.config.sections.probe import ProbeSettings
 from macontrol.config.sections.stage import StageSettings
 from macontrol.hal.clock import Clock
-from macontrol.hal.diagnostics import StageCheckup
+from macontrol.hal.diagnostics import StageDiagnostics
 from macontrol.hal.probe import Probe
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class StageDriver:
     settings: type[StageSettings]
     stage: str
     """A callable: the stage of (settings, clock, *, confirm_homing, log)."""
-    checkup: str
-    """A callable: the StageCheckup of (settings)."""
+    diagnostics: str
+    """A callable: the StageDiagnostics of (settings)."""
     preset: str
     """A preset for a lab bench with such a stage: a TOML file in the driver's package."""
     emulator: str
@@ -61,8 +61,8 @@ class StageDriver:
         )
         return made
 
-    def make_checkup(self, settings: StageSettings) -> StageCheckup:
-        made: StageCheckup = resolve(self.checkup)(settings)
+    def make_diagnostics(self, settings: StageSettings) -> StageDiagnostics:
+        made: StageDiagnostics = resolve(self.diagnostics)(settings)
         return made
 
 

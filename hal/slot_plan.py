@@ -1,7 +1,7 @@
-"""What a stage can do within a slot, and the smallest slot that leaves it enough time.
+"""The stroke that a stage can cover within T_a, and the shortest T_a for a stroke.
 
-A move costs its command latency, the motion itself (trapezoidal, or triangular if it is too short
-to reach full speed) and the settling. Whatever of T_a is left for the motion makes the stroke.
+A move takes the command latency, the motion itself and the settling. The time that T_a leaves for
+the motion determines the stroke.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from macontrol.hal.stage import StageDescription
 
 @dataclass(frozen=True, slots=True)
 class SlotPlan:
-    """What a stage makes of a slot."""
+    """What a stage can do within a slot."""
 
     stroke_mm: float
-    """The longest move that is over, and settled, within T_a."""
+    """The longest move that is over and settled within T_a."""
     overhead_s: float
-    """What every move costs beside its motion."""
+    """The time of a move without its motion."""
     smallest_actuation_s: float
-    """The least T_a in which the stage covers the stroke that is asked for."""
+    """The shortest T_a in which the stage covers the required stroke."""
     is_kept: bool
-    """Whether T_a is long enough for the stroke that is asked for."""
+    """Whether T_a is long enough for the required stroke."""
 
 
 def plan_slot(stage: StageDescription, *, actuation_time_s: float, stroke_mm: float) -> SlotPlan:
-    """The stroke that follows from T_a, and the T_a that a stroke needs."""
+    """Compute the stroke that follows from T_a, and the T_a that a stroke requires."""
     overhead = stage.latency_s + stage.settling_s
     effective = stage.reach_mm(actuation_time_s - overhead)
     needed = overhead + stage.motion_time_s(stroke_mm)
-    # A hair of rounding must not refuse a plan that was derived from the very same numbers.
+    # A rounding error must not refuse a plan that was derived from the same numbers.
     is_kept = effective >= stroke_mm * (1 - 1e-9)
     return SlotPlan(min(effective, stage.travel_mm), overhead, needed, is_kept)

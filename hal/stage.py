@@ -1,7 +1,7 @@
-"""What a stage is: it takes the antenna to a position and says where it is.
+"""The protocol of a stage: it moves the antenna to a position and reports where it is.
 
-Positions are in millimetres from the low end of the usable rail; what a board calls them is its
-driver's business. A stage enforces nothing: the guard before it does.
+Positions are in millimetres from the low end of the usable rail; a driver converts them to those of
+its board. The guard in front of a stage enforces stroke and region, not the stage.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from macontrol.config.model.motion import Trapezoid
-
-LONGEST_HOMING_S = 1800.0
-"""A homing that may take longer than this is a mistake in the settings, unless it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +22,19 @@ class StageDescription:
     travel_mm: float
     """The usable rail is [0, travel_mm]."""
     step_mm: float
-    """One actuator step; 0 if any position can be taken."""
+    """One actuator step; 0 if any position is possible."""
     speed_mm_per_s: float
     acceleration_mm_per_s2: float
-    """Infinite if full speed is had at once."""
+    """Infinite: the stage has its full speed immediately."""
     latency_s: float
     """From a command to the first step."""
     settling_s: float
-    """From the last step until the antenna stands still."""
+    """From the last step until the antenna is at rest."""
     tolerance_mm: float = 1e-3
-    """A stage that has arrived may stand a step and this much beside where it was sent."""
+    """A stage that has arrived may be a step plus this far from its target."""
 
     def is_near(self, position_mm: float, other_mm: float) -> bool:
-        """Whether two positions are one place, to what the stage can keep and tell."""
+        """Whether two positions are the same within the accuracy of the stage."""
         return abs(position_mm - other_mm) <= self.step_mm + self.tolerance_mm
 
     @property
@@ -56,53 +53,53 @@ class StageDescription:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a move ended, or how far it has come."""
+    """The result of a move, or its progress."""
 
     position_mm: float
-    """Where the stage says it is."""
+    """The position that the stage reports."""
     arrived: bool
-    """Whether it stands still where it was sent."""
+    """Whether it is at rest at its target."""
     time_s: float
-    """When that was known, on the clock."""
+    """The time of this result, on the clock."""
 
 
 class Stage(Protocol):
-    """A linear stage. Any method may raise StageError; none may wait past its deadline."""
+    """A linear stage. Any method may raise StageError; none may exceed its deadline."""
 
     @property
     def description(self) -> StageDescription:
-        """Get what the stage is and can do."""
+        """What the stage is and can do."""
         ...
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
-        """Move to a position (mm) and wait for the arrival, at the longest until the deadline.
+        """Move to a position (mm) and wait for the arrival, until the deadline at most.
 
-        A move that is not over by then goes on; `where` tells how it went.
+        A move that is not over by then continues; `where` reports its progress.
         """
         ...
 
     def where(self, deadline_s: float) -> Arrival:
-        """Measure the position (mm) now; `arrived` says whether the stage stands still."""
+        """Measure the position (mm) now; `arrived` says whether the stage is at rest."""
         ...
 
     def stop(self) -> None:
-        """Stop the motion at once, keeping the position if that is possible."""
+        """Stop the motion now; the position stays known if possible."""
         ...
 
     @property
     def homing_is_due(self) -> bool:
-        """Get whether it is time to `recover` a stage that works, for steps it may have lost."""
+        """Whether it is time to `recover` a working stage, because it may have lost steps."""
         ...
 
     def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         """Bring the stage to a known, freshly homed state, or raise StageError.
 
-        Reconnects with back-off, clears an alarm, and homes if homing is allowed; which takes
-        long. `keep_on` is asked several times a second: the stage stands still, and StageError is
-        raised, soon after it says no.
+        This reconnects with back-off, clears an alarm, and homes if homing is permitted, so it
+        takes long. `keep_on` is called several times per second: soon after it returns False the
+        stage is at rest, and StageError is raised.
         """
         ...
 
     def close(self) -> None:
-        """Stop, and let go of the hardware."""
+        """Stop, and release the hardware."""
         ...

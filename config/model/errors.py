@@ -63,6 +63,14 @@ class StillMovingError(StageError):
     """The stage moves when it should stand still."""
 
 
+class StopRequestedError(StageError):
+    """A stop was requested while the stage was connected, homed or recovered."""
+
+
+class BoardRestartedError(StageError):
+    """The board restarted during a handshake: what it sent before is void."""
+
+
 class LineError(StageError):
     """A serial port cannot be opened."""
 

@@ -1,1 +1,1 @@
-"""Parts of a stage behind a serial port: the line, its traffic log, the timing of answers."""
+"""The parts of a stage behind a serial port, and `SerialStage`, which is composed of them."""

@@ -1,9 +1,9 @@
-"""How long a board takes to answer, measured until two batches of questions in a row agree.
+"""The time a board takes to answer, measured until two consecutive batches of questions agree.
 
-A busy computer makes answers slow for a while, which is no property of the board. The medians of
+A busy computer slows answers down for a while, which is not a property of the board. The medians of
 two batches agree if they differ by at most a quarter, or a millisecond. After some batches without
-agreement the measurement is not stable. The quickest answers are kept too: a busy computer delays
-answers and never makes them quicker, so they show what the board itself needs.
+agreement the measurement is not stable. The quickest answers are kept as well: a busy computer only
+delays answers, so the quickest ones show what the board itself needs.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ _TOLERANCE = 0.25
 _TOLERANCE_S = 1e-3
 
 Parts = tuple[float, ...]
-"""The times of one exchange (s): one for each of its questions, in the same order every time."""
+"""The times (s) of one exchange: one per question, always in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerTimes:
-    """What a stage's timed exchanges took."""
+    """The times of all timed exchanges with a board."""
 
     samples: tuple[Parts, ...] = ()
     is_stable: bool = True
 
     @property
     def usual(self) -> Parts:
-        """Get the median of each part."""
+        """The median of each part."""
         return tuple(median(part) for part in zip(*self.samples, strict=True))
 
     @property
     def quickest(self) -> Parts:
-        """Get the least of each part."""
+        """The minimum of each part."""
         return tuple(min(part) for part in zip(*self.samples, strict=True))
 
 
 def measure_until_stable(measure: Callable[[], Parts], per_batch: int) -> AnswerTimes:
-    """Measure batch by batch until two in a row agree; all of them if none do."""
+    """Measure until two consecutive batches agree; return all batches if none do."""
     batches: list[list[Parts]] = []
     while len(batches) < _BATCHES:
         batches.append([measure() for _ in range(per_batch)])

@@ -1,475 +1,358 @@
-"""What every stage behind a serial port does, whatever language its board speaks.
+"""A stage behind a serial port: connected, homed, recovered and closed in one way for all boards.
 
-It is connected, homed, lost, recovered and closed in one way. Where the carriage is, is believed
-only between a homing and the first sign that it may be elsewhere: then the stage is lost, and an
-unknown position is never moved from. A driver says how its board is met, homed and freed.
+It is composed of parts. `Connection`, `Position` and `FaultTolerance` are the same for every board;
+`Handshake`, `Homing` and `Motion` are the three protocols that a driver implements.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from math import inf, isfinite, nan
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
 
 from macontrol.config.model.errors import (
-    LineLostError,
+    BoardRestartedError,
     StageBrokenError,
     StageError,
-    StageLostError,
+    StopRequestedError,
 )
 from macontrol.config.sections.stage import SerialStageSettings
 from macontrol.hal.clock import Clock
+from macontrol.hal.serial.connection import Connection, serial_port
+from macontrol.hal.serial.framing import Framing, LineBuffer
 from macontrol.hal.serial.latency import AnswerTimes, Parts
-from macontrol.hal.serial.line import Line, SerialLine, TrafficLog, open_with_back_off
+from macontrol.hal.serial.line import Line, TrafficLog
+from macontrol.hal.serial.position import Position
+from macontrol.hal.serial.tolerance import FaultTolerance
 from macontrol.hal.stage import Arrival, StageDescription
 
-_ROUNDING_MM = 1e-6
-"""Commands may exceed the rail by this much of rounding; they are then taken back to its end."""
 _ANSWER_S = 1.0
+# How long a port stays closed before it is opened to reset a board that hangs.
 _CLOSED_S = 0.5
-# How long a port that is gone is waited for in one recovery; whoever wants it tries again.
+# How long one recovery tries to open a port that is gone; the caller may try again.
 _REOPEN_S = 5.0
-# How long it may take to get to know a board whose port is open, however often it starts anew.
-_MEETING_S = 30.0
-_MEETINGS = 3
-# A board that has not answered for so long is taken for lost.
-_SILENCE_S = 1.0
-# How much longer than planned the way from the switch to the usable rail may take.
+# How long a handshake may take, however often the board restarts.
+_HANDSHAKE_S = 30.0
+_HANDSHAKE_ATTEMPTS = 3
+# How much longer than planned the move from the switch to the usable rail may take.
 _ENTERING_S = 2.0
-# A second time within this time is not chance any more.
-_PARDON_S = 600.0
-# How often somebody who may want to end a long wait is asked.
-_ASKED_EVERY_S = 0.1
 
-_Fact = TypeVar("_Fact")
+_Settings = TypeVar("_Settings", bound=SerialStageSettings, covariant=True)
 
 
-class _ToldToStopError(StageError):
-    """Whoever waits for the stage does not want to wait any longer."""
+class Handshake(Protocol):
+    """Bring a board to a known state and read what it is."""
+
+    def check_settings(self) -> None:
+        """Raise ConfigError if the settings alone make it useless to open the port."""
+        ...
+
+    def begin(self) -> None:
+        """Forget what the board sent before."""
+        ...
+
+    def await_start(self, deadline_s: float) -> None:
+        """Wait for what a board sends when its port is opened."""
+        ...
+
+    def unlock(self, deadline_s: float) -> None:
+        """Clear the alarm that has locked a connected board."""
+        ...
+
+    def bring_to_idle(self, deadline_s: float) -> None:
+        """Bring the board to idle from any state."""
+        ...
+
+    def identify(self, deadline_s: float) -> None:
+        """Read identity and settings; raise StageBrokenError if it is not the board of before."""
+        ...
+
+    def time_answers(self, deadline_s: float) -> AnswerTimes:
+        """Measure how long answers take, with questions that move nothing."""
+        ...
+
+    def describe(self, answers_s: Parts) -> StageDescription:
+        """Describe the stage, with the latency that follows from these answer times (s)."""
+        ...
+
+    @property
+    def identity_parts(self) -> dict[str, str]:
+        """Which board this is, in named parts; known once it is identified."""
+        ...
 
 
-class RestartedError(StageError):
-    """The board has started anew while it was being met: what it has said so far is void."""
+class Homing(Protocol):
+    """Find the limit switch."""
+
+    @property
+    def duration_s(self) -> float:
+        """The longest time that homing takes."""
+        ...
+
+    def run(self, deadline_s: float) -> None:
+        """Home, and set the position; raise StageError if the result is not plausible."""
+        ...
+
+    def abort(self) -> None:
+        """Stop a motor that may be searching for its switch, without waiting."""
+        ...
 
 
-class SerialStage(ABC):
-    """A linear stage on one axis of a board. Not for use by two threads at once."""
+class Motion(Protocol):
+    """Move, report the position, stop: these three as in `Stage`."""
 
-    BOARD = "board"
-    """What its makers call the thing at the other end of the line."""
+    def move_to(self, position_mm: float, deadline_s: float) -> Arrival: ...
+    def where(self, deadline_s: float) -> Arrival: ...
+    def stop(self) -> None: ...
+
+    def is_ready(self, deadline_s: float) -> bool:
+        """Whether the board answers and reports no fault."""
+        ...
+
+
+class SerialParts(Generic[_Settings]):
+    """The parts that all serial stages have in common, connected to each other.
+
+    `framing` cuts what the board sends into messages: lines, unless its protocol is binary.
+    """
 
     def __init__(
         self,
-        settings: SerialStageSettings,
+        settings: _Settings,
         clock: Clock,
+        open_line: Callable[[], Line] | None,
+        log: TrafficLog | None,
         *,
-        open_line: Callable[[], Line] | None = None,
-        log: TrafficLog | None = None,
-        confirm_homing: Callable[[], bool] | None = None,
+        board: str,
+        framing: Callable[[], Framing] = LineBuffer,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._open_line = open_line or (lambda: self._open_port(log))
-        self._confirm_homing = confirm_homing
-        self._may_home = settings.homing == "allow"
-        self._keep_on: Callable[[], bool] | None = None
-        """Asked in the long waits of connecting, homing and recovering."""
-        self._line: Line | None = None
-        self._description: StageDescription | None = None
-        self._answer_times = AnswerTimes()
-        # What is known of the position. A lost stage must be recovered before it is homed.
-        self._lost: str | None = "it is not connected"
-        self._given_up: str | None = None
-        self._homed_at_s = -inf
-        self._reported_mm = nan
-        self._still_at_s = -inf
-        """From when on the antenna stands still; infinite while it moves."""
-        # What was last heard.
-        self._in_handshake = False
-        self._silent_since_s: float | None = None
-        self._complaint: str | None = None
-        """What is pardoned once, and then not for a while."""
-        self._pardoned_at_s = -inf
+        self.settings = settings
+        self.clock = clock
+        self.position = Position(settings.port, clock, board)
+        self.tolerance = FaultTolerance(clock, self.position)
+        opener = open_line or serial_port(settings, clock, log, framing)
+        self.connection = Connection(settings.port, clock, self.position, opener)
 
-    # -- What is known of it ------------------------------------------------------------------
+
+class SerialStage:
+    """A linear stage on one axis of a board. Not thread-safe."""
+
+    def __init__(
+        self,
+        parts: SerialParts[SerialStageSettings],
+        handshake: Handshake,
+        homing: Homing,
+        motion: Motion,
+        confirm_homing: Callable[[], bool] | None,
+    ) -> None:
+        self._settings = parts.settings
+        self._clock = parts.clock
+        self._position = parts.position
+        self._tolerance = parts.tolerance
+        self._connection = parts.connection
+        self._handshake = handshake
+        self._homing = homing
+        self._motion = motion
+        self._confirm_homing = confirm_homing
+        self._homing_is_permitted = self._settings.homing == "allow"
+        self._answer_times = AnswerTimes()
 
     @property
     def description(self) -> StageDescription:
-        """Get what the stage is and can do; known once it is connected."""
-        return self._known(self._description)
+        """What the stage is and can do; known once it is connected."""
+        return self._position.description
 
     @property
-    @abstractmethod
     def identity_parts(self) -> dict[str, str]:
-        """Get which board this is, in named parts; known once it is connected."""
+        """Which board this is, in named parts; known once it is connected."""
+        return self._handshake.identity_parts
 
     @property
     def answer_times(self) -> AnswerTimes:
-        """Get how long the board took to answer when it was connected."""
+        """How long the board took to answer when it was connected."""
         return self._answer_times
 
     @property
     def quickest_description(self) -> StageDescription:
-        """Get the description as it would be if every answer took as long as the quickest ones."""
-        latency_s = self._latency_from(self._answer_times.quickest)
-        return replace(self.description, latency_s=latency_s)
+        """The description with the latency that follows from the shortest answer times."""
+        return self._handshake.describe(self._answer_times.quickest)
 
     @property
     def is_homed(self) -> bool:
-        """Get whether the position is known."""
-        return self._lost is None and isfinite(self._homed_at_s)
+        """Whether the position is known."""
+        return self._position.is_homed
 
     @property
     def homing_is_due(self) -> bool:
-        """Get whether it is time to home again, as lost steps do not show in any report."""
+        """Whether it is time to home again: no report shows lost steps."""
         every = self._settings.rehome_every_s
-        return every != "off" and self._clock.now() - self._homed_at_s >= every
+        return every != "off" and self._clock.now() - self._position.homed_at_s >= every
 
     # -- Connecting ---------------------------------------------------------------------------
 
     def connect(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None:
-        """Open the port, find the board, free it of what it is stuck in, read its settings.
+        """Open the port, bring the board to idle, read its settings.
 
-        Nothing moves before `home`, even if the board says that it is homed: nobody has watched
-        it meanwhile.
+        Nothing moves before `home`, even if the board reports that it is homed: it may have been
+        moved while nothing was connected.
         """
-        with self._asking(keep_on):
-            self._close_line()
-            self._line = self._open_line()
-            self._meet(deadline_s)
-
-    def _meet(self, deadline_s: float) -> None:
-        """Get to know a board behind a port that was just opened."""
-        until = min(deadline_s, self._clock.now() + _MEETING_S)
-        with self._handshake("it is being connected"):
-            try:
-                self._greet(until)
-                self._go_through((self._settle, self._identify, self._time_answers), until)
-                self._description = self._describe()
-            except BaseException:
-                self._close_line()
-                raise
-        self._lost = None
+        self._handshake.check_settings()
+        with self._connection.interruptible(keep_on):
+            self._connection.open()
+            self._identify_opened(deadline_s)
 
     def time_again(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None:
-        """Time a connected board once more, before it is homed: the computer may have been busy."""
-        self._refuse_if_lost()
-        until = min(deadline_s, self._clock.now() + _MEETING_S)
-        with self._asking(keep_on), self._handshake("it is being timed"):
-            self._go_through((self._time_answers,), until)
-            self._description = self._describe()
-        self._lost = None
+        """Measure the answer times again, before homing: the computer may have been busy."""
+        self._position.require_not_lost()
+        until = self._handshake_end(deadline_s)
+        with self._connection.interruptible(keep_on), self._position.handshake("it is being timed"):
+            self._handshake.begin()
+            self._run_steps((self._time_answers,), until)
+        self._position.restore()
 
-    def _go_through(self, steps: Sequence[Callable[[float], None]], deadline_s: float) -> None:
-        """Do one after the other, from the beginning again if the board starts anew meanwhile."""
-        for attempt in range(1, _MEETINGS + 1):
+    def _identify_opened(self, deadline_s: float) -> None:
+        """Do the whole handshake with a board whose port was just opened."""
+        until = self._handshake_end(deadline_s)
+        handshake = self._handshake
+        try:
+            with self._position.handshake("it is being connected"):
+                handshake.begin()
+                handshake.await_start(until)
+                steps = (handshake.bring_to_idle, handshake.identify, self._time_answers)
+                self._run_steps(steps, until)
+        except BaseException:
+            self._connection.close()
+            raise
+        self._position.restore()
+
+    def _run_steps(self, steps: Sequence[Callable[[float], None]], deadline_s: float) -> None:
+        """Run all steps in order; start over if the board restarts meanwhile."""
+        for attempt in range(1, _HANDSHAKE_ATTEMPTS + 1):
             try:
                 for step in steps:
                     step(deadline_s)
                 return
-            except RestartedError:
-                if attempt == _MEETINGS:
+            except BoardRestartedError:
+                if attempt == _HANDSHAKE_ATTEMPTS:
                     raise
 
-    @contextmanager
-    def _handshake(self, why: str) -> Iterator[None]:
-        """A stretch in which the position is unknown, and signs that say so are expected."""
-        self._forget_position(why)
-        self._in_handshake = True
-        self._begin_handshake()
-        try:
-            yield
-        finally:
-            self._in_handshake = False
-
-    @abstractmethod
-    def _begin_handshake(self) -> None:
-        """Forget what was said before."""
-
-    @abstractmethod
-    def _greet(self, deadline_s: float) -> None:
-        """Wait for what a board says when its port is opened."""
-
-    @abstractmethod
-    def _settle(self, deadline_s: float) -> None:
-        """Have a board that does whatever it does stand still and listen."""
-
-    @abstractmethod
-    def _identify(self, deadline_s: float) -> None:
-        """Read who it is and its settings; give up on one that is another than before."""
-
-    @abstractmethod
     def _time_answers(self, deadline_s: float) -> None:
-        """Time some questions that move nothing."""
+        self._answer_times = self._handshake.time_answers(deadline_s)
+        self._position.description = self._handshake.describe(self._answer_times.usual)
 
-    @abstractmethod
-    def _latency_from(self, answers_s: Parts) -> float:
-        """What a move costs beside its motion and its settling (s), if answers take this long."""
-
-    @abstractmethod
-    def _describe(self) -> StageDescription:
-        """What follows from the board's settings and the config."""
+    def _handshake_end(self, deadline_s: float) -> float:
+        return min(deadline_s, self._clock.now() + _HANDSHAKE_S)
 
     # -- Homing -------------------------------------------------------------------------------
 
     def home(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None:
-        """Find the limit switch, if homing is allowed; afterwards the position is known.
+        """Find the limit switch, if homing is permitted; the position is known afterwards.
 
         The carriage then stands at the end of the usable rail that is nearer to the switch.
         """
-        with self._asking(keep_on):
+        with self._connection.interruptible(keep_on):
             self._home(deadline_s)
 
     def _home(self, deadline_s: float) -> None:
-        self._refuse_if_lost()
-        self._require_leave_to_home()
-        self._forget_position(None)
-        now = self._clock.now
+        self._position.require_not_lost()
+        self._require_permission()
+        self._position.begin_homing()
         try:
-            self._run_homing(min(deadline_s, now() + self._homing_time_s))
+            self._homing.run(min(deadline_s, self._clock.now() + self._homing.duration_s))
         except BaseException:
-            # A motor that seeks its switch is not left to itself, whatever has happened.
-            self._lost = self._lost or "homing failed"
+            # Whatever failed, the motor must not continue to search for its switch.
+            self._position.fail_homing()
             with suppress(StageError):
-                self._break_off_homing()
+                self._homing.abort()
             raise
-        self._homed_at_s = now()
+        self._position.homed_at_s = self._clock.now()
         if self._settings.offset_mm > 0:
             self._enter_rail(deadline_s)
 
+    def _require_permission(self) -> None:
+        """Raise StageError unless homing is permitted. A person is asked once."""
+        if not self._homing_is_permitted and self._confirm_homing is not None:
+            self._homing_is_permitted = self._confirm_homing()
+        if not self._homing_is_permitted:
+            raise StageError(
+                'the stage must be homed before it moves, and stage.homing is "ask"',
+                'agree when asked, give --yes, or set stage.homing to "allow"',
+            )
+
     def _enter_rail(self, deadline_s: float) -> None:
-        """Go from the switch to the near end of the usable rail."""
+        """Move from the switch to the near end of the usable rail."""
         stage, offset = self.description, self._settings.offset_mm
         within = stage.latency_s + stage.motion_time_s(offset) + stage.settling_s + _ENTERING_S
         end = stage.travel_mm if self._settings.inverted else 0.0
         if not self.move_to(end, min(deadline_s, self._clock.now() + within)).arrived:
-            self._lose("the carriage did not get from its switch to the usable rail in time")
-
-    def _require_leave_to_home(self) -> None:
-        """Raise StageError unless homing is allowed, or somebody agrees to it: once for all."""
-        if not self._may_home and self._confirm_homing is not None:
-            self._may_home = self._confirm_homing()
-        if not self._may_home:
-            raise StageError(
-                "the stage must be homed before it moves, and nobody has agreed to it: "
-                'stage.homing is "ask"; agree when asked, give --yes, or set it to "allow"'
-            )
-
-    @property
-    @abstractmethod
-    def _homing_time_s(self) -> float:
-        """How long homing can take."""
-
-    @abstractmethod
-    def _run_homing(self, deadline_s: float) -> None:
-        """Home, and take over where it stands then; StageError if anything is not as it should."""
-
-    @abstractmethod
-    def _break_off_homing(self) -> None:
-        """Stop a motor that may be seeking its switch, waiting for nothing."""
+            self._position.lose("the carriage did not reach the usable rail from its switch")
 
     # -- The Stage protocol -------------------------------------------------------------------
 
-    @abstractmethod
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
-        """Move to a position (mm) and wait for the arrival, at the longest until the deadline."""
+        """Move to a position (mm) and wait for the arrival, until the deadline at most."""
+        self._position.require_not_lost()
+        self._position.require_homed()
+        self._position.require_on_rail(position_mm)
+        return self._motion.move_to(position_mm, deadline_s)
 
-    @abstractmethod
     def where(self, deadline_s: float) -> Arrival:
-        """Measure the position (mm) now; `arrived` says whether the stage stands still."""
+        """Measure the position (mm) now; `arrived` says whether the stage is at rest."""
+        self._position.require_not_lost()
+        return self._motion.where(deadline_s)
 
-    @abstractmethod
     def stop(self) -> None:
-        """Stop the motion at once: decelerate, then drop the rest. The position is kept."""
+        """Decelerate now and drop the rest of the motion. The position stays known."""
+        if self._connection.is_open:
+            self._motion.stop()
 
     def close(self) -> None:
-        """Stop, and let go of the port."""
+        """Stop, and close the port."""
         try:
             with suppress(StageError):
                 self.stop()
         finally:
-            self._close_line()
-            self._forget_position("it is closed")
+            self._connection.close()
+            self._position.forget(f"{self._settings.port}: it is closed")
 
     def recover(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None:
         """Bring the stage to a known, freshly homed state, or raise StageError."""
-        if self._given_up is not None:
-            raise StageBrokenError(self._given_up)
-        with self._asking(keep_on):
-            if not (self.is_homed and self._is_sound()):
-                self._pardon_once()
-                if not self._revive(deadline_s):
-                    until = min(deadline_s, self._clock.now() + _REOPEN_S)
-                    self._line = open_with_back_off(
-                        self._open_line, self._clock, until, self._wait_until
-                    )
-                    self._meet(deadline_s)
+        self._position.require_not_broken()
+        with self._connection.interruptible(keep_on):
+            if not (self.is_homed and self._is_ready()):
+                self._tolerance.tolerate()
+                if not self._recover_connected(deadline_s):
+                    self._connection.reopen(min(deadline_s, self._clock.now() + _REOPEN_S))
+                    self._identify_opened(deadline_s)
             elif not self.homing_is_due:
                 return
             self._home(deadline_s)
 
-    def _is_sound(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
-            return self._is_well(self._clock.now() + _ANSWER_S)
-        except _ToldToStopError:
+            return self._motion.is_ready(self._clock.now() + _ANSWER_S)
+        except StopRequestedError:
             raise
         except StageError:
             return False
 
-    @abstractmethod
-    def _is_well(self, deadline_s: float) -> bool:
-        """Whether the board answers, and has nothing to complain of."""
-
-    def _pardon_once(self) -> None:
-        """What strikes once may be chance. Twice in a while, and something is wrong."""
-        complaint, self._complaint = self._complaint, None
-        if complaint is None:
-            return
-        now = self._clock.now()
-        if now - self._pardoned_at_s < _PARDON_S:
-            self._give_up(complaint)
-        self._pardoned_at_s = now
-
-    def _revive(self, deadline_s: float) -> bool:
-        """Go on over the connection there is; False if it has to be opened anew."""
-        if self._line is None:
+    def _recover_connected(self, deadline_s: float) -> bool:
+        """Recover over the open connection; return False if the port must be opened again."""
+        if not self._connection.is_open:
             return False
+        handshake = self._handshake
+        until = self._handshake_end(deadline_s)
         try:
-            until = min(deadline_s, self._clock.now() + _MEETING_S)
-            with self._handshake(self._lost or "it is being recovered"):
-                self._free(until)
-                self._go_through((self._settle, self._identify), until)
-        except (StageBrokenError, _ToldToStopError):
+            with self._position.handshake("it is being recovered"):
+                handshake.begin()
+                handshake.unlock(until)
+                self._run_steps((handshake.bring_to_idle, handshake.identify), until)
+        except (StageBrokenError, StopRequestedError):
             raise
         except StageError:
-            # A board that hangs is reset by being opened, if it was closed for a while.
-            self._close_line()
-            self._wait_until(min(deadline_s, self._clock.now() + _CLOSED_S))
+            # Opening resets a board that hangs, if the port was closed for a while.
+            self._connection.close()
+            self._connection.wait_until(min(deadline_s, self._clock.now() + _CLOSED_S))
             return False
-        self._lost = None
+        self._position.restore()
         return True
-
-    @abstractmethod
-    def _free(self, deadline_s: float) -> None:
-        """Take a board out of what has locked it."""
-
-    # -- Talking ------------------------------------------------------------------------------
-
-    def _open_port(self, log: TrafficLog | None) -> Line:
-        settings = self._settings
-        return SerialLine(
-            settings.port,
-            settings.baud_rate,
-            self._clock,
-            dtr=settings.dtr,
-            rts=settings.rts,
-            log=log,
-        )
-
-    @contextmanager
-    def _asking(self, keep_on: Callable[[], bool] | None) -> Iterator[None]:
-        """A stretch whose waits end with StageError when `keep_on` says no."""
-        self._keep_on = keep_on
-        try:
-            yield
-        finally:
-            self._keep_on = None
-
-    def _slices(self, deadline_s: float) -> Iterator[float]:
-        """The moments up to which to wait, the last of them the deadline."""
-        while self._keep_on is not None and (now := self._clock.now()) < deadline_s:
-            if not self._keep_on():
-                raise _ToldToStopError(f"{self._settings.port}: told to stop")
-            yield min(now + _ASKED_EVERY_S, deadline_s)
-        yield deadline_s
-
-    def _wait_until(self, moment: float) -> None:
-        for soon in self._slices(moment):
-            self._clock.sleep_until(soon)
-
-    def _read_line(self, deadline_s: float) -> bytes | None:
-        if self._line is None:
-            self._lose("the connection is closed")
-        try:
-            for soon in self._slices(deadline_s):
-                if (line := self._line.read_line(soon)) is not None:
-                    return line
-        except LineLostError as error:
-            self._lose_line(error)
-        return None
-
-    def _write(self, data: bytes, deadline_s: float = inf) -> None:
-        if self._line is None:
-            self._lose("the connection is closed")
-        try:
-            self._line.write(data, deadline_s)
-        except LineLostError as error:
-            self._lose_line(error)
-
-    def _note_silence(self, asked_s: float) -> NoReturn:
-        """Bear a board that does not answer for a moment, and no longer."""
-        if self._silent_since_s is None:
-            self._silent_since_s = asked_s
-        silent = self._clock.now() - self._silent_since_s
-        if silent >= _SILENCE_S:
-            self._lose(f"the {self.BOARD} has not answered for {silent:.1f} s")
-        raise StageError(f"{self._settings.port}: the {self.BOARD} does not answer")
-
-    # -- Losing and refusing ------------------------------------------------------------------
-
-    def _known(self, value: _Fact | None) -> _Fact:
-        if value is None:
-            raise StageError(f"{self._settings.port}: connect first; nothing is known of it yet")
-        return value
-
-    def _refuse_if_lost(self) -> None:
-        if self._lost is not None:
-            raise StageLostError(
-                f"{self._settings.port}: {self._lost}; it must be recovered before it moves"
-            )
-
-    def _refuse_if_not_homed(self) -> None:
-        if not self.is_homed:
-            raise StageError("the stage is not homed: its position is not known")
-
-    def _refuse_off_rail(self, position_mm: float) -> None:
-        travel = self.description.travel_mm
-        if not -_ROUNDING_MM <= position_mm <= travel + _ROUNDING_MM:  # nor does NaN pass
-            raise StageError(f"{position_mm!r} mm is off the rail [0, {travel:g}]")
-
-    def _refuse_if_moved_from(self, said_mm: float) -> None:
-        """A move is measured from where the stage was last said to be: it must still be there."""
-        if not self.description.is_near(self._reported_mm, said_mm):
-            raise StageError(
-                f"the stage is at {self._reported_mm:.4f} mm, and was last said to be at "
-                f"{said_mm:.4f} mm: it has moved meanwhile, perhaps by another hand"
-            )
-
-    def _forget_position(self, why: str | None) -> None:
-        self._lost = why
-        self._homed_at_s = -inf
-        self._reported_mm = nan
-        self._silent_since_s = None
-        self._still_at_s = -inf
-
-    def _lose(self, why: str) -> NoReturn:
-        self._forget_position(why)
-        raise StageLostError(f"{self._settings.port}: {why}; its position is not known any more")
-
-    def _lose_line(self, error: LineLostError) -> NoReturn:
-        self._close_line()
-        self._forget_position(str(error).removeprefix(f"{self._settings.port}: "))
-        raise error
-
-    def _give_up(self, why: str) -> NoReturn:
-        self._given_up = why
-        self._forget_position(why)
-        raise StageBrokenError(why)
-
-    def _close_line(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()

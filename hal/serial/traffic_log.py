@@ -1,9 +1,9 @@
-"""What goes over a serial line, kept in a file to find out what went wrong.
+"""A log file of the traffic on a serial line, for the analysis of faults.
 
-The bytes are passed to a thread that writes them, so that a slow disk delays nobody. One line for
-each piece: seconds since the file was opened, the direction, and the bytes with everything that is
-not printable escaped. Where pieces are lost, a line with "!" says how many. A file that holds
-something else is not written over.
+A thread writes the file, so that a slow disk does not delay the driver. Each piece is one line:
+seconds since the file was opened, the direction, and the bytes with escapes for all that is not
+printable. Where pieces are lost, a line with "!" contains their number. Only an earlier log is
+overwritten, never another file.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from macontrol.config.files.free_space import FreeSpace
 from macontrol.config.model.errors import InputOutputError
 from macontrol.hal.clock import Clock
 
-_FAILURE = "the traffic cannot be written there"
-_BEGINS = re.compile(rb" *\d+\.\d{6} [<>!] ")
+_FAILURE = "the traffic log cannot be written there"
+_FIRST_LINE = re.compile(rb" *\d+\.\d{6} [<>!] ")
 
-
-# Pieces that wait while the disk hangs, about 5 MB; those that come then are dropped and counted.
+# Pieces in the queue while the disk hangs, about 5 MB; further pieces are dropped and counted.
 MOST_WAITING = 20_000
-# How long the writer may take at the end.
+# How long `__exit__` waits for the writer.
 _LAST_S = 1.0
 
 
 class TrafficFile:
-    """Open from `__enter__` to `__exit__`; call it with what goes out (">") and comes in ("<").
+    """Open from `__enter__` to `__exit__`; call it with bytes sent (">") or received ("<").
 
-    `on_problem` gets a message when pieces begin to be lost, from whatever thread that is seen in.
+    `on_problem` gets a message when the first pieces are lost, from any thread.
     """
 
     def __init__(
@@ -51,8 +50,8 @@ class TrafficFile:
         self._room = room
         self._queue: SimpleQueue[tuple[float, str, bytes] | None] = SimpleQueue()
         self._has_ended = False
-        self._refused = 0  # counted by those who call, …
-        self._unwritten = 0  # … and by the writer: no count has two owners
+        self._refused = 0  # counted by the callers, …
+        self._unwritten = 0  # … and by the writer: each counter has one owner
         self._is_losing = False
         self._writer = threading.Thread(target=self._write, name="traffic-log", daemon=True)
 
@@ -69,7 +68,7 @@ class TrafficFile:
 
     @property
     def lost(self) -> int:
-        """Pieces that are not in the file and will never be."""
+        """How many pieces are missing in the file."""
         return self._refused + self._unwritten
 
     def __call__(self, direction: str, data: bytes) -> None:
@@ -79,23 +78,23 @@ class TrafficFile:
             self._queue.put((self._clock.now() - self._began_s, direction, data))
         else:
             self._refused += 1
-            self._report("the disk does not answer")
+            self._report("the disk does not respond")
 
     def __exit__(self, *_: object) -> None:
         self._queue.put(None)
         self._writer.join(_LAST_S)
-        if self._writer.is_alive():  # it hangs in the disk, and ends with the process
+        if self._writer.is_alive():  # it waits for the disk, and ends with the process
             self._refused += max(0, self._queue.qsize() - 1)
 
     def _report(self, reason: str) -> None:
         if not self._is_losing:
             self._is_losing = True
-            self._on_problem(f"{self._path}: pieces of the traffic log are lost: {reason}")
+            self._on_problem(f"{self._path}: the traffic log loses pieces: {reason}")
 
     def _write(self) -> None:
         """Write until the end, or until the disk is full: a run is worth more than its log.
 
-        What comes after that is not kept: it would fill the memory instead.
+        Later pieces are dropped: a queue without a writer would fill the memory.
         """
         noted = 0
         try:
@@ -120,7 +119,7 @@ class TrafficFile:
 
 
 def _open(path: Path) -> int:
-    """Open a stream, a new file or an earlier log, which is written over; nothing else."""
+    """Open a stream, a new file, or an earlier log to overwrite; refuse anything else."""
     stream = open_stream(path, _FAILURE)
     if stream is not None:
         return stream
@@ -128,8 +127,8 @@ def _open(path: Path) -> int:
     file = os.open(regular_target(path, _FAILURE), flags, 0o666)
     try:
         head = os.pread(file, 64, 0)
-        if head and not _BEGINS.match(head):
-            raise OSError(None, "there is a file already that is no log of traffic")
+        if head and not _FIRST_LINE.match(head):
+            raise OSError(None, "another file that is not a traffic log exists there")
         os.ftruncate(file, 0)
     except OSError:
         os.close(file)

@@ -1,4 +1,4 @@
-"""Arbitrary bytes from the wire never crash a driver, never hang it, never move anything."""
+"""Arbitrary bytes from the wire never crash or block a driver, and never move anything."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from support.scripted_zaber import summed, zaber_settings
 
 @dataclass(frozen=True)
 class Kind:
-    """One driver, and what its board may say."""
+    """One driver, and what its board may send."""
 
     driver: type[GrblStage] | type[ZaberStage]
     settings: Any
     line: type[FuzzedLine]
     noise: st.SearchStrategy[Noise]
     motions: tuple[str, ...]
-    """What commands that move something have in them."""
+    """Substrings of the commands that move the carriage."""
     move_to_10: str
-    """The one command that takes the stage to 10 mm."""
+    """The command that moves the stage to 10 mm."""
 
     def stage(
-        self, clock: VirtualClock, noise: list[Noise], *, polite: bool
+        self, clock: VirtualClock, noise: list[Noise], *, correct: bool
     ) -> tuple[FuzzedLine, SerialStage]:
-        line = self.line(clock, noise, polite=polite)
+        line = self.line(clock, noise, correct=correct)
         return line, self.driver(self.settings, clock, open_line=lambda: line)
 
     def motions_in(self, sent: list[str]) -> list[str]:
@@ -76,12 +76,10 @@ for_each_kind = pytest.mark.parametrize("kind", [GRBL, ZABER], ids=["grbl", "zab
 @for_each_kind
 @settings(max_examples=150)
 @given(data=st.data())
-def test_a_stranger_on_the_port_never_gets_a_motion_out_of_connecting(
-    kind: Kind, data: st.DataObject
-) -> None:
+def test_connecting_to_any_device_moves_nothing(kind: Kind, data: st.DataObject) -> None:
     clock = VirtualClock()
     noise = data.draw(st.lists(kind.noise, max_size=60))
-    line, stage = kind.stage(clock, noise, polite=False)
+    line, stage = kind.stage(clock, noise, correct=False)
     with contextlib.suppress(MacontrolError):
         stage.connect(20.0)
     assert clock.now() <= 20.0 + 0.1
@@ -94,16 +92,16 @@ def test_a_stranger_on_the_port_never_gets_a_motion_out_of_connecting(
 @for_each_kind
 @settings(max_examples=150)
 @given(data=st.data(), action=st.sampled_from(["move", "where", "stop", "home", "recover"]))
-def test_noise_in_a_run_moves_nothing_off_the_rail_and_holds_nobody_up(
+def test_noise_during_a_run_moves_nothing_off_the_rail_and_delays_nothing(
     kind: Kind, data: st.DataObject, action: str
 ) -> None:
     clock = VirtualClock()
     noise = data.draw(st.lists(kind.noise, max_size=60))
-    line, stage = kind.stage(clock, noise, polite=True)
+    line, stage = kind.stage(clock, noise, correct=True)
     stage.connect(30.0)
     stage.home(60.0)
-    line.turn_rude()
-    begun, deadline = clock.now(), clock.now() + 20.0
+    line.send_noise()
+    start, deadline = clock.now(), clock.now() + 20.0
     with contextlib.suppress(MacontrolError):
         if action == "move":
             stage.move_to(10.0, deadline)
@@ -115,7 +113,7 @@ def test_noise_in_a_run_moves_nothing_off_the_rail_and_holds_nobody_up(
             stage.recover(deadline)
         else:
             stage.stop()
-    assert clock.now() <= begun + 20.0 + 0.1
+    assert clock.now() <= start + 20.0 + 0.1
     moved = kind.motions_in(line.sent)
     if action in ("where", "stop"):
         assert not moved

@@ -1,4 +1,4 @@
-"""Arbitrary lines are understood as something by the Zaber protocol; no move leaves the limits."""
+"""Any line is parsed by the Zaber protocol; no move exceeds the limits."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from support.scripted_zaber import summed, zaber_settings
 
 
 @given(st.binary(max_size=200))
-def test_any_line_is_understood_as_something(line: bytes) -> None:
+def test_any_line_is_parsed(line: bytes) -> None:
     assert isinstance(parse(line), get_args(Message))
     assert isinstance(parse(b"@" + line), get_args(Message))
 
 
 @pytest.mark.fault("checksum-wrong")
 @given(st.sampled_from(ZABER_REPLIES), st.integers(0, 60), st.integers(1, 255))
-def test_a_byte_spoilt_on_its_way_never_makes_another_checked_reply(
+def test_a_garbled_byte_never_makes_another_checked_reply(
     text: str, place: int, change: int
 ) -> None:
     good = summed(f"@01 1 07 {text}")
-    spoilt = bytearray(good)
-    spoilt[place % len(good)] ^= change
-    understood, meant = parse(bytes(spoilt)), parse(good)
-    assert understood == meant or not isinstance(understood, Reply) or not understood.checked
+    garbled = bytearray(good)
+    garbled[place % len(good)] ^= change
+    parsed, sent = parse(bytes(garbled)), parse(good)
+    assert parsed == sent or not isinstance(parsed, Reply) or not parsed.checked
 
 
 @given(
@@ -42,13 +42,13 @@ def test_a_byte_spoilt_on_its_way_never_makes_another_checked_reply(
     inverted=st.booleans(),
     where=st.floats(0.0, 1.0),
 )
-def test_no_move_leaves_the_limits_and_reports_come_back_as_they_were_sent(
+def test_moves_stay_within_the_limits_and_coordinates_are_inverse(
     microstep_mm: float, offset: float, share: float, inverted: bool, where: float
 ) -> None:
     length = 100_000 * microstep_mm
     travel = share * (1 - offset) * length
     clock = VirtualClock()
-    line = FuzzedZaber(clock, [], polite=True)
+    line = FuzzedZaber(clock, [], correct=True)
     stage = ZaberStage(
         zaber_settings(
             microstep_mm=microstep_mm,
@@ -61,12 +61,12 @@ def test_no_move_leaves_the_limits_and_reports_come_back_as_they_were_sent(
     )
     stage.connect(30.0)
     with contextlib.suppress(MacontrolError):
-        stage.home(60.0)  # the last way to the rail does not arrive: this device stays at 0
+        stage.home(60.0)  # the move to the rail does not arrive: this device stays at 0
     target = where * stage.description.travel_mm
     with contextlib.suppress(MacontrolError):
         stage.move_to(target, clock.now() + 5.0)
-    sent = stage._to_device(target)
-    assert abs(stage._to_rail(sent) - target) <= 0.5001 * microstep_mm
+    sent = stage.motion.coordinates.to_device(target)
+    assert abs(stage.motion.coordinates.to_rail(sent) - target) <= 0.5001 * microstep_mm
     targets = [int(text.split()[2]) for text in line.sent if text.startswith("move abs")]
     assert targets[-1] == sent
     assert all(0 <= target <= 100_000 for target in targets)

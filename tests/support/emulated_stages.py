@@ -1,4 +1,4 @@
-"""Rigs for faults: an emulated board, a stage on it, and a watch on where the carriage goes."""
+"""Rigs for fault tests: an emulated board, a stage on it, and the true position of its carriage."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def soon(seconds: float = 30.0) -> float:
     return CLOCK.now() + seconds
 
 
-def standing_mm(board: VirtualGrbl | VirtualZaber, within_s: float = 3.0) -> float:
-    """Where the carriage of a board that was told to stop stands (mm); it must do so soon."""
+def rest_mm(board: VirtualGrbl | VirtualZaber, within_s: float = 3.0) -> float:
+    """The position (mm) at which the carriage comes to rest; it must do so soon."""
     until = soon(within_s)
     before, here = nan, board.position_at(CLOCK.now())
     while before != here:
@@ -47,9 +47,9 @@ def standing_mm(board: VirtualGrbl | VirtualZaber, within_s: float = 3.0) -> flo
 
 
 def occupy(terminal: str, closing: ExitStack) -> None:
-    """Have something else get the name of a pseudo-terminal that is gone.
+    """Occupy the name of a pseudo-terminal that is gone.
 
-    The lowest number that is free is given first, and other programs may have let go of some.
+    The kernel assigns the lowest free number first, and other programs may have freed some.
     """
     taken = -1
     while taken < int(Path(terminal).name):
@@ -65,30 +65,30 @@ class Rig(Generic[_Board, _Stage]):
     stage: _Stage
     tolerance_mm: float
     motions: tuple[str, ...]
-    """What commands that move something have in them."""
-    reset_is_told_as: str
+    """Substrings of the commands that move the carriage."""
+    reset_reason: str
     garbage: tuple[bytes, ...]
-    """What may come over the wire and must change nothing."""
-    sets_out: str
-    """The board's method that begins a motion …"""
-    seeks_home: str
-    """… and the one that begins a homing."""
+    """Bytes that must change nothing."""
+    motion_method: str
+    """The method of the emulated board that starts a motion …"""
+    homing_method: str
+    """… and the one that starts a homing."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         timer = threading.Timer(seconds, action)
         timer.daemon = True
         timer.start()
 
-    def amid_a_motion(self, action: Callable[[], None]) -> None:
-        """Have something happen to the board while it is on its next move."""
-        self._amid(self.sets_out, action)
+    def during_next_motion(self, action: Callable[[], None]) -> None:
+        """Run an action during the next move of the board."""
+        self._during(self.motion_method, action)
 
-    def amid_homing(self, action: Callable[[], None]) -> None:
-        """Have something happen to the board the next time it homes, on its way to the switch."""
-        self._amid(self.seeks_home, action)
+    def during_next_homing(self, action: Callable[[], None]) -> None:
+        """Run an action during the next homing of the board, before it reaches its switch."""
+        self._during(self.homing_method, action)
 
-    def _amid(self, method: str, action: Callable[[], None]) -> None:
-        """The board itself lets it happen: it is never too late, however busy the machine is."""
+    def _during(self, method: str, action: Callable[[], None]) -> None:
+        """The board itself triggers it, so it is never too late on a busy machine."""
         board = self.board
         begin = getattr(board, method)
 
@@ -96,7 +96,7 @@ class Rig(Generic[_Board, _Stage]):
             CLOCK.sleep_until(CLOCK.now() + 0.05)
             board._wire._send_what_is_due()
             threading.Thread(target=action, daemon=True).start()
-            wait_until(lambda: bool(board._requests))  # and the board does it before all else
+            wait_until(lambda: bool(board._requests))  # the board does it before anything else
 
         def begin_and_strike(*words: Any, **options: Any) -> Any:
             setattr(board, method, begin)
@@ -107,7 +107,7 @@ class Rig(Generic[_Board, _Stage]):
         setattr(board, method, begin_and_strike)
 
     def move_by_hand(self, to_mm: float) -> None:
-        """Have somebody else move the carriage, and wait until it stands."""
+        """Move the carriage past the driver, and wait until it is at rest."""
         if isinstance(self.board, VirtualZaber):
             self.board.interrupt(round(to_mm * 1000))
         else:
@@ -116,17 +116,17 @@ class Rig(Generic[_Board, _Stage]):
         CLOCK.sleep_until(CLOCK.now() + 0.1)
 
     @contextmanager
-    def deaf(self) -> Iterator[None]:
+    def not_reading(self) -> Iterator[None]:
         """A time in which the board reads nothing from the wire."""
-        begun, over = threading.Event(), threading.Event()
+        started, over = threading.Event(), threading.Event()
 
-        def listen_to_nobody() -> None:
-            begun.set()
+        def block() -> None:
+            started.set()
             over.wait()
 
-        self.board._requests.append((listen_to_nobody, threading.Event()))
+        self.board._requests.append((block, threading.Event()))
         self.board._wire.wake()
-        assert begun.wait(30.0)
+        assert started.wait(30.0)
         try:
             yield
         finally:
@@ -142,7 +142,7 @@ class Rig(Generic[_Board, _Stage]):
         assert arrival.position_mm == pytest.approx(12.0)
         assert self.true_mm() == pytest.approx(12.0, abs=self.tolerance_mm)
 
-    def refuse_to_move(self) -> None:
+    def assert_refuses_to_move(self) -> None:
         before = self._moved()
         with pytest.raises(StageLostError):
             self.stage.move_to(20.0, soon())
@@ -152,7 +152,7 @@ class Rig(Generic[_Board, _Stage]):
         return sum(any(word in line for word in self.motions) for line in self.board.lines)
 
     def follow(self) -> Arrival:
-        """Ask until it stands or fails."""
+        """Ask until it is at rest, or fails."""
         deadline = soon()
         while CLOCK.now() < deadline:
             arrival = self.stage.where(soon(5.0))
@@ -169,7 +169,7 @@ AnyRig: TypeAlias = GrblRig | ZaberRig
 
 @contextmanager
 def grbl_rig(link: Path, *, homing_mm_per_s: float = 100.0) -> Iterator[GrblRig]:
-    """A short rail with a quick homing, so that faults can be had by the dozen."""
+    """A short rail with a quick homing, for many faults in little time."""
     quick = {130: 60.0, 25: 60 * homing_mm_per_s, 24: 3000.0, 26: 5.0, 27: 1.0}
     board = VirtualGrbl(CLOCK, settings=quick, link=link, distance_mm=3.0)
     rig = Rig(
@@ -177,10 +177,10 @@ def grbl_rig(link: Path, *, homing_mm_per_s: float = 100.0) -> Iterator[GrblRig]
         GrblStage(stage_settings(str(link)), CLOCK),
         tolerance_mm=0.03,
         motions=("G1", "$H"),
-        reset_is_told_as="reset in mid-run",
+        reset_reason="was reset during the run",
         garbage=(b"\xff\x00\x80", b"\r\n\r\n", b"<Idle|MPos:", b"o", b"$100=1\n"),
-        sets_out="_go",
-        seeks_home="_seek_switch",
+        motion_method="_go",
+        homing_method="_seek_switch",
     )
     with _homed(rig):
         yield rig
@@ -188,7 +188,7 @@ def grbl_rig(link: Path, *, homing_mm_per_s: float = 100.0) -> Iterator[GrblRig]
 
 @contextmanager
 def zaber_rig(link: Path, *, homing_mm_per_s: float = 128.0) -> Iterator[ZaberRig]:
-    """A rail of 60 mm at 1 µm, as fast as the other."""
+    """A rail of 60 mm at 1 µm, as fast as the GRBL rig."""
     quick = {"limit.max": 60_000.0, "maxspeed": 163_840.0, "accel": 82.0, "comm.alert": 1.0}
     quick["limit.approach.maxspeed"] = homing_mm_per_s * 1638.4
     board = VirtualZaber(CLOCK, settings=quick, microstep_mm=0.001, link=link, distance_mm=3.0)
@@ -197,7 +197,7 @@ def zaber_rig(link: Path, *, homing_mm_per_s: float = 128.0) -> Iterator[ZaberRi
         ZaberStage(zaber_settings(str(link)), CLOCK),
         tolerance_mm=0.002,
         motions=("move", "home"),
-        reset_is_told_as="no reference position",
+        reset_reason="no reference position",
         garbage=(
             b"\xff\x00\x80",
             b"\r\n\r\n",
@@ -206,8 +206,8 @@ def zaber_rig(link: Path, *, homing_mm_per_s: float = 128.0) -> Iterator[ZaberRi
             summed("@02 1 07 OK IDLE FS 5") + b"\r\n",  # another device's
             b"!01 1 IDLE FS:00\r\n",
         ),
-        sets_out="_execute_move",
-        seeks_home="_home",
+        motion_method="_execute_move",
+        homing_method="_home",
     )
     with _homed(rig):
         yield rig

@@ -1,4 +1,4 @@
-"""What the tests of the GRBL stage share: what a board says, and a desk with a scripted one."""
+"""Shared by the tests of the GRBL stage: what a board sends, and a desk with a scripted board."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def status(state: str, x: float = -2.0, more: str = "") -> bytes:
 
 
 def greeting(*, state: str = "Alarm", settings: Sequence[bytes] = SETTINGS) -> list[Exchange]:
-    """A board that resets when it is opened, up to the end of `connect`."""
+    """The handshake with a board that restarts when its port is opened."""
     timed: list[Exchange] = [
         (b"?", [(0.002, status(state, 0.0))]),
         (COMMENT, [(0.003, b"ok"), b"ok"]),
@@ -47,7 +47,7 @@ HOMING: list[Exchange] = [
 
 
 class Desk(StageDesk[GrblStage]):
-    """A scripted board and the stage that talks to it."""
+    """A scripted board and the stage that is connected to it."""
 
     def __init__(self, *script: Exchange, opens: int = 1, **changes: Any) -> None:
         super().__init__(GrblStage, stage_settings(**changes), *script, opens=opens)
@@ -60,3 +60,38 @@ def homed_desk(*, settings: Sequence[bytes] = SETTINGS, **changes: Any) -> Desk:
     desk.stage.home(desk.soon())
     desk.line.assert_consumed()
     return desk
+
+
+AFTER_BANNER = greeting()[1:]
+"""What follows a banner."""
+
+
+REOPENED = [*greeting()[:3], *greeting()[5:]]
+"""The handshake with a board that is known: its settings are read only once."""
+
+
+def with_setting(number: int, value: str) -> list[bytes]:
+    """The settings of the board with one of them changed."""
+    old = b"$%d=" % number
+    kept = [line for line in SETTINGS[:-1] if not line.startswith(old)]
+    return [*kept, old + value.encode("ascii"), b"ok"]
+
+
+def work_status(offset: float | None = None) -> bytes:
+    """A report of 3 mm in work coordinates, with their offset if it is given."""
+    offset_field = b"" if offset is None else b"|WCO:%.3f,0.000,0.000" % offset
+    return b"<Idle|WPos:3.000,0.000,0.000|FS:0,0" + offset_field + b">"
+
+
+def moving_desk() -> Desk:
+    """A desk whose stage is on a long move."""
+    desk = homed_desk()
+    desk.line.extend((MOVE % b"-92.0000", [b"ok"]))
+    assert not desk.stage.move_to(90.0, desk.soon(0.1)).arrived
+    return desk
+
+
+GARBLED_SETTINGS = [line.replace(b"$130=100", b"$130=900") for line in SETTINGS]
+
+
+SHORTENED_SETTINGS = [*SETTINGS[:4], b"ok"]

@@ -1,17 +1,19 @@
-"""A desk for tests of any serial stage: settings, and a board that follows a script."""
+"""Shared by the tests of all serial stages: settings, and a board that follows a script."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from macontrol.config.model.errors import LineError, LineLostError
 from macontrol.config.schema import driver_settings
 from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.hal.clock import Clock
+from macontrol.hal.serial.line import Line, TrafficLog
 from macontrol.hal.serial.stage import SerialStage
 
 UNPLUGGED = b"(unplugged)"
@@ -21,16 +23,16 @@ Exchange: TypeAlias = tuple[bytes, Sequence[Answer]]
 
 
 def stage_settings(port: str = "/dev/ttyTEST", **changes: Any) -> Any:
-    """Settings that leave everything to a GRBL board and allow it to be homed."""
+    """Settings of a GRBL stage with everything on "auto" and homing allowed."""
     values = {"driver": "grbl", "port": port, "homing": "allow", "homing_time_s": "auto"}
     return driver_settings("stage", {**values, **changes})
 
 
 class ScriptedLine:
-    """A board by script: each write must be the next in it, and is followed by its answers.
+    """A board that follows a script: each write must be the next in it, and its answers follow.
 
-    An answer is a line, or a pair of a delay in seconds and a line. What answers nothing is said at
-    once. Time passes only in waiting.
+    An answer is a line, or a pair of a delay in seconds and a line. Answers to an empty write are
+    sent without one. Time passes only while the stage waits.
     """
 
     def __init__(self, clock: VirtualClock, *script: Exchange) -> None:
@@ -38,9 +40,9 @@ class ScriptedLine:
         self._script = deque(script)
         self._answers: deque[tuple[float, bytes]] = deque()
         self.is_open = True
-        self._say_unasked()
+        self._send_unprompted()
 
-    def _say_unasked(self) -> None:
+    def _send_unprompted(self) -> None:
         if self._script and self._script[0][0] == b"":
             self._queue(self._script.popleft()[1])
 
@@ -52,22 +54,22 @@ class ScriptedLine:
             self._answers.append((due, line))
 
     def extend(self, *script: Exchange) -> None:
-        assert not self._script, f"not said: {list(self._script)}"
+        assert not self._script, f"not sent: {list(self._script)}"
         self._script.extend(script)
-        self._say_unasked()
+        self._send_unprompted()
 
     def append(self, exchange: Exchange) -> None:
-        """Go on with this when all before it is said."""
+        """Continue with this exchange after the present script."""
         self._script.append(exchange)
 
     def write(self, data: bytes, deadline_s: float = inf) -> None:
         assert self.is_open
-        assert self._script, f"{data!r} was sent, and nothing was to be"
+        assert self._script, f"{data!r} was sent after the end of the script"
         expected, answers = self._script.popleft()
         assert data == expected
         self._queue(answers)
 
-    def read_line(self, deadline_s: float) -> bytes | None:
+    def read_message(self, deadline_s: float) -> bytes | None:
         assert self.is_open
         if not self._answers or self._answers[0][0] > deadline_s:
             self._clock.sleep_until(deadline_s)
@@ -89,9 +91,9 @@ class ScriptedLine:
 
 
 def fill(port: int) -> None:
-    """Write to an open port until it takes no byte more, as if nobody read at its other end."""
+    """Write to an open port until it accepts no more bytes, because nothing reads its other end."""
     full_since = time.monotonic()
-    while time.monotonic() < full_since + 0.3:  # the kernel makes room once more, a little later
+    while time.monotonic() < full_since + 0.3:  # the kernel makes room once more after a moment
         try:
             os.write(port, b"x")
             full_since = time.monotonic()
@@ -99,13 +101,29 @@ def fill(port: int) -> None:
             time.sleep(0.01)
 
 
-_Stage = TypeVar("_Stage", bound=SerialStage)
+_Stage = TypeVar("_Stage", bound=SerialStage, covariant=True)
+
+
+class Driver(Protocol[_Stage]):
+    """The constructor of a serial stage."""
+
+    def __call__(
+        self,
+        settings: Any,
+        clock: Clock,
+        *,
+        open_line: Callable[[], Line] | None = ...,
+        log: TrafficLog | None = ...,
+        confirm_homing: Callable[[], bool] | None = ...,
+    ) -> _Stage: ...
 
 
 class StageDesk(Generic[_Stage]):
-    """A scripted board and the stage that talks to it."""
+    """A scripted board and the stage that is connected to it."""
 
-    def __init__(self, driver: type[_Stage], settings: Any, *script: Exchange, opens: int) -> None:
+    def __init__(
+        self, driver: Driver[_Stage], settings: Any, *script: Exchange, opens: int
+    ) -> None:
         self.clock = VirtualClock(100.0)
         self.line = ScriptedLine(self.clock, *script)
         self.confirmed = True

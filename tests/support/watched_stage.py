@@ -1,4 +1,4 @@
-"""A stage that watches what the guard lets through to it, and objects to what must not be."""
+"""A stage that checks every command that the guard passes on to it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from macontrol.hal import Arrival, Stage, StageDescription
 
 
 class WatchedStage:
-    """Stands between a guard and a stage, and holds every command against the last report.
+    """Between a guard and a stage: compares every command with the last report.
 
-    What it found wrong is kept in `objections`: an exception might be taken for a fault.
+    It collects violations in `objections`: an exception would look like a fault of the stage.
     """
 
     def __init__(self, stage: Stage, *, region_mm: float, stroke_mm: float) -> None:

@@ -340,14 +340,14 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     for fragment in (b"\xff\x00\x80", b"ok\r\n", b"<Idle|MPos:\r\n", b"x" * 3000, b"error:7\r\n"):
         board.say(fragment)
         CLOCK.sleep_until(CLOCK.now() + 0.1)
-    daemon.strike(board.reset, "reset in mid-run")
+    daemon.strike(board.reset, "reset during the run")
     daemon.strike(board.trip_limit, "limit switch was hit")
     daemon.strike(lambda: replug_as_another(bench, closing), "gone")
 
     def hold() -> None:
         since = len(daemon.events)
         board.press_hold()
-        daemon.await_event("stage-fault", "the board says Hold", since=since)
+        daemon.await_event("stage-fault", "the board reports Hold", since=since)
         board.press_start()
 
     daemon.strike(hold, is_homed=False)
@@ -369,7 +369,7 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     code, errors = daemon.end()
     assert code == 69
     assert "ALARM:1" in errors
-    assert "check the switch and its wiring" in errors
+    assert "check the limit switch and its wiring" in errors
     assert bench.still(2.0) < 2.0
     bench.assert_motions_were_safe()
     bench.assert_rewards_were_true(daemon, but=(steps_lost_s, mended_s))
@@ -409,7 +409,7 @@ def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_ca
     code, errors = daemon.end()
     assert code == 69
     assert "FS, the motor stalled" in errors
-    assert "look at the rail" in errors
+    assert "check the rail" in errors
     bench.assert_motions_were_safe()
     bench.assert_rewards_were_true(daemon, but=(0.0, 0.0))
 

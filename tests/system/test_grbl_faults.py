@@ -1,4 +1,4 @@
-"""Faults that only a GRBL stage can have, through the wire: recover, or say what is wrong."""
+"""Faults that only a GRBL stage can have, over the wire: recover, or report the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from macontrol.config.model.errors import StageError, StageLostError
 from macontrol.hal.stages.grbl.driver import GrblStage
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from support.emulated_stages import CLOCK, GrblRig, grbl_rig, soon, standing_mm
+from support.emulated_stages import CLOCK, GrblRig, grbl_rig, rest_mm, soon
 from support.scripted_stage import stage_settings
 from support.waiting import wait_until
 
@@ -26,7 +26,7 @@ def rig(tmp_path: Path) -> Iterator[GrblRig]:
 
 @pytest.fixture
 def wire(rig: GrblRig, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What goes over the wire, in either direction, as it comes."""
+    """All traffic on the wire, in both directions and in order."""
     seen: list[bytes] = []
     receive, transmit = rig.board._receive, rig.board._transmit
 
@@ -44,7 +44,7 @@ def wire(rig: GrblRig, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.mark.fault("text-before-banner")
-def test_boot_text_junk_and_errors_before_the_banner_are_passed_over(rig: GrblRig) -> None:
+def test_boot_text_noise_and_errors_before_the_banner_are_ignored(rig: GrblRig) -> None:
     rig.stage.close()
     rig.board.boot_text = b"\xff\x00\x80rst:0x1 (POWERON)\r\n\r\nerror:7\r\nok\r\n<Idle|MPo"
     rig.stage.connect(soon())
@@ -53,34 +53,34 @@ def test_boot_text_junk_and_errors_before_the_banner_are_passed_over(rig: GrblRi
 
 
 @pytest.mark.fault("limit-alarm-or-stall")
-def test_a_limit_alarm_is_forgiven_once_and_told_the_second_time(rig: GrblRig) -> None:
-    rig.amid_a_motion(rig.board.trip_limit)
+def test_a_limit_alarm_is_tolerated_once(rig: GrblRig) -> None:
+    rig.during_next_motion(rig.board.trip_limit)
     with pytest.raises(StageLostError, match="limit switch was hit"):
         rig.stage.move_to(50.0, soon())
-    rig.refuse_to_move()
+    rig.assert_refuses_to_move()
     rig.stage.recover(soon())
     rig.assert_works()
-    rig.amid_a_motion(rig.board.trip_limit)
+    rig.during_next_motion(rig.board.trip_limit)
     with pytest.raises(StageLostError, match="limit switch was hit"):
         rig.stage.move_to(50.0, soon())
-    with pytest.raises(StageError, match="check the switch and its wiring"):
+    with pytest.raises(StageError, match="check the limit switch and its wiring"):
         rig.stage.recover(soon())
 
 
 @pytest.mark.fault("reset-swallowed")
-def test_a_reset_is_not_sent_before_it_is_called_for(rig: GrblRig, wire: list[bytes]) -> None:
+def test_a_reset_is_not_sent_before_its_request(rig: GrblRig, wire: list[bytes]) -> None:
     rig.board.trip_limit()
     with pytest.raises(StageLostError, match="limit switch was hit"):
         rig.stage.move_to(20.0, soon())
-    begun = CLOCK.now()
+    start = CLOCK.now()
     rig.stage.recover(soon())
     assert wire.index(b"\x18") > wire.index(b"[MSG:Reset to continue]")
-    assert CLOCK.now() - begun < 2.5
+    assert CLOCK.now() - start < 2.5
     rig.assert_works()
 
 
 @pytest.mark.fault("silent-while-homing")
-def test_nothing_is_asked_while_it_homes(rig: GrblRig, wire: list[bytes]) -> None:
+def test_nothing_is_sent_during_homing(rig: GrblRig, wire: list[bytes]) -> None:
     rig.stage.move_to(20.0, soon())
     del wire[:]
     rig.stage.home(soon())
@@ -88,36 +88,36 @@ def test_nothing_is_asked_while_it_homes(rig: GrblRig, wire: list[bytes]) -> Non
 
 
 @pytest.mark.fault("homing-fails")
-def test_homing_that_fails_says_why_and_is_tried_again_by_a_recovery(rig: GrblRig) -> None:
+def test_a_failed_homing_names_the_reason_and_a_recovery_repeats_it(rig: GrblRig) -> None:
     rig.stage.move_to(30.0, soon())
-    rig.amid_homing(lambda: rig.board.raise_alarm(8))
-    with pytest.raises(StageLostError, match=r"ALARM:8, homing failed: .* did not let go"):
+    rig.during_next_homing(lambda: rig.board.raise_alarm(8))
+    with pytest.raises(StageLostError, match=r"ALARM:8, homing failed: .* still closed"):
         rig.stage.home(soon())
-    rig.refuse_to_move()
+    rig.assert_refuses_to_move()
     rig.stage.recover(soon())
     rig.assert_works()
 
 
 @pytest.mark.fault("homing-never-ends")
-def test_homing_that_never_ends_is_given_up_in_time_and_reset(tmp_path: Path) -> None:
+def test_a_homing_that_never_ends_is_aborted_in_time(tmp_path: Path) -> None:
     link = tmp_path / "tty"
-    # A carriage that crawls: it would take two minutes to its switch.
+    # A slow carriage: it would need two minutes to its switch.
     with VirtualGrbl(CLOCK, settings={25: 20.0}, link=link) as board:
         stage = GrblStage(stage_settings(str(link), homing_time_s=0.5), CLOCK)
         try:
             stage.connect(soon())
-            begun = CLOCK.now()
-            with pytest.raises(StageError, match="does not answer homing in time"):
+            start = CLOCK.now()
+            with pytest.raises(StageError, match="does not end homing in time"):
                 stage.home(soon())
-            assert CLOCK.now() - begun < 2.0
+            assert CLOCK.now() - start < 2.0
             wait_until(lambda: board.state == "Alarm")
-            assert standing_mm(board) > 30.0
+            assert rest_mm(board) > 30.0
         finally:
             stage.close()
 
 
 @pytest.mark.fault("alarm-unheard")
-def test_a_locked_board_whose_alarm_was_not_heard_is_lost_and_homed(
+def test_a_locked_board_without_its_alarm_line_is_lost_and_homed(
     rig: GrblRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.stage.move_to(5.0, soon())
@@ -125,17 +125,17 @@ def test_a_locked_board_whose_alarm_was_not_heard_is_lost_and_homed(
     CLOCK.sleep_until(CLOCK.now() + 0.1)
     with pytest.raises(StageLostError, match="locked by an alarm"):
         rig.stage.move_to(20.0, soon())
-    rig.refuse_to_move()
+    rig.assert_refuses_to_move()
     rig.stage.recover(soon())
     rig.assert_works()
 
 
 @pytest.mark.fault("board-reset-unheard")
-def test_a_reset_whose_banner_was_not_heard_is_noticed_by_where_the_board_says_it_is(
+def test_a_reset_without_its_banner_is_noticed_by_the_reported_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = tmp_path / "tty"
-    # grblHAL is not locked after a reset: nothing else tells.
+    # grblHAL is not locked after a reset: nothing else shows it.
     with VirtualGrbl(CLOCK, dialect="grblhal", link=link, distance_mm=3.0) as board:
         stage = GrblStage(stage_settings(str(link)), CLOCK)
         try:
@@ -153,7 +153,7 @@ def test_a_reset_whose_banner_was_not_heard_is_noticed_by_where_the_board_says_i
 
 
 @pytest.mark.fault("command-garbled")
-def test_a_target_spoilt_on_its_way_is_noticed_by_where_the_board_says_it_is(
+def test_a_garbled_target_is_noticed_by_the_reported_position(
     rig: GrblRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receive = rig.board._receive
@@ -164,14 +164,14 @@ def test_a_target_spoilt_on_its_way_is_noticed_by_where_the_board_says_it_is(
         rig.stage.move_to(10.0, soon())
     assert rig.true_mm() == pytest.approx(40.0, abs=0.03)
     monkeypatch.undo()
-    rig.refuse_to_move()
+    rig.assert_refuses_to_move()
     rig.stage.recover(soon())
     rig.assert_works()
 
 
 @pytest.mark.fault("stray-ok")
-def test_a_confirmation_from_nowhere_is_not_taken_for_an_arrival(rig: GrblRig) -> None:
-    rig.amid_a_motion(lambda: rig.board.say(b"ok\r\n"))
+def test_a_stray_ok_is_no_arrival(rig: GrblRig) -> None:
+    rig.during_next_motion(lambda: rig.board.say(b"ok\r\n"))
     arrival = rig.stage.move_to(40.0, soon())
     assert rig.true_mm() == pytest.approx(40.0, abs=0.03)
     assert arrival.arrived
@@ -179,10 +179,10 @@ def test_a_confirmation_from_nowhere_is_not_taken_for_an_arrival(rig: GrblRig) -
 
 
 @pytest.mark.fault("no-banner")
-def test_a_limit_alarm_in_which_the_program_died_is_no_obstacle_to_the_next(rig: GrblRig) -> None:
+def test_the_next_program_clears_a_limit_alarm_in_which_the_last_one_died(rig: GrblRig) -> None:
     rig.board.trip_limit()
     rig.stage.close()
-    rig.board.reset_on_open = False  # such boards stay as they were left
+    rig.board.reset_on_open = False  # such boards keep their state
     CLOCK.sleep_until(CLOCK.now() + 0.7)
     rig.stage.connect(soon())
     rig.stage.home(soon())
@@ -190,18 +190,18 @@ def test_a_limit_alarm_in_which_the_program_died_is_no_obstacle_to_the_next(rig:
 
 
 @pytest.mark.fault("board-hangs")
-def test_a_hung_board_is_lost_within_seconds_and_comes_back_by_being_opened(rig: GrblRig) -> None:
-    rig.amid_a_motion(rig.board.hang)
+def test_a_board_that_hangs_is_lost_in_seconds_and_restarted_by_opening(rig: GrblRig) -> None:
+    rig.during_next_motion(rig.board.hang)
     assert not rig.stage.move_to(50.0, soon(1.0)).arrived
     with pytest.raises(StageLostError, match="has not answered"):
         rig.stage.where(soon(1.5))
-    rig.refuse_to_move()
+    rig.assert_refuses_to_move()
     rig.stage.recover(soon(60.0))
     rig.assert_works()
 
 
 @pytest.mark.fault("slow-answers")
-def test_answers_that_come_late_are_never_taken_for_others(rig: GrblRig) -> None:
+def test_late_answers_are_never_assigned_to_other_questions(rig: GrblRig) -> None:
     rig.board.slow_down(0.4)
     arrivals = 0
     for target in (5.0, 10.0, 3.0):
@@ -221,13 +221,13 @@ def test_answers_that_come_late_are_never_taken_for_others(rig: GrblRig) -> None
 
 
 @pytest.mark.fault("homing-fails")
-def test_a_carriage_that_is_stuck_is_found_out_by_homing(rig: GrblRig) -> None:
+def test_homing_notices_a_stuck_carriage(rig: GrblRig) -> None:
     rig.stage.move_to(5.0, soon())
     rig.board.stick()
-    assert rig.stage.move_to(10.0, soon()).arrived  # so the board believes
+    assert rig.stage.move_to(10.0, soon()).arrived  # as the board reports
     with pytest.raises(StageLostError, match="no limit switch was found"):
         rig.stage.home(soon())
-    rig.refuse_to_move()
+    rig.assert_refuses_to_move()
     rig.board.release()
     rig.stage.recover(soon())
     rig.assert_works()
@@ -244,8 +244,8 @@ def test_lost_steps_towards_the_switch_end_in_a_limit_alarm_not_in_a_crash(rig: 
     rig.assert_works()
 
 
-def test_a_board_put_on_hold_by_hand_is_told_and_recovered(rig: GrblRig) -> None:
-    rig.amid_a_motion(rig.board.press_hold)
+def test_a_board_held_by_hand_is_reported_and_recovered(rig: GrblRig) -> None:
+    rig.during_next_motion(rig.board.press_hold)
     assert not rig.stage.move_to(50.0, soon(1.5)).arrived
     with pytest.raises(StageError, match="Hold"):
         rig.stage.where(soon())
@@ -254,10 +254,8 @@ def test_a_board_put_on_hold_by_hand_is_told_and_recovered(rig: GrblRig) -> None
 
 
 @pytest.mark.fault("hold-by-hand")
-def test_a_hold_that_is_ended_by_hand_goes_on_to_its_target_without_homing(
-    rig: GrblRig, wire: list[bytes]
-) -> None:
-    rig.amid_a_motion(rig.board.press_hold)
+def test_a_hold_ended_by_hand_continues_without_homing(rig: GrblRig, wire: list[bytes]) -> None:
+    rig.during_next_motion(rig.board.press_hold)
     assert not rig.stage.move_to(40.0, soon(1.0)).arrived
     with pytest.raises(StageError, match="Hold"):
         rig.stage.where(soon())

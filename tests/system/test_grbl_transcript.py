@@ -1,6 +1,6 @@
-"""What the firmware says, line by line, and that the virtual board says the same.
+"""Transcripts of the firmware, compared line by line with the virtual board.
 
-The transcripts were taken from GRBL 1.1h on an emulated ATmega328P and from grblHAL's simulator
+The transcripts are from GRBL 1.1h on an emulated ATmega328P and from grblHAL's simulator
 (1.1f, build 20260817), both with the settings that the virtual board has by default. With
 MACONTROL_STAGE_PORT set they are compared with the board at that port instead, which is homed and
 moved: it must have those settings, must reset when it is opened, and be of the dialect named in
@@ -30,12 +30,12 @@ BANNER = "Grbl 1.1h ['$' for help]"
 HAL_BANNER = "GrblHAL 1.1f ['$' or '$HELP' for help]"
 LOCKED = "[MSG:'$H'|'$X' to unlock]"
 UNLOCKED = "[MSG:Caution: Unlocked]"
-CALL = "[MSG:Reset to continue]"
+RESET_REQUEST = "[MSG:Reset to continue]"
 WCO, OV = "|WCO:0.000,0.000,0.000", "|Ov:100,100,100"
 HOMED = "-2.000,-2.000,-2.000"
 
-# What is sent, and every line that comes back, in order. Positions and speeds in motion are left
-# out. "until" asks for reports until one begins as told.
+# What is sent, and every line that is received, in order, without positions and speeds in motion.
+# "until" requests reports until one starts with the given text.
 GRBL: list[tuple[str, list[str]]] = [
     ("", [BANNER, LOCKED]),
     ("?", [f"<Alarm|MPos:0.000,0.000,0.000|FS:0,0{WCO}>"]),
@@ -51,7 +51,7 @@ GRBL: list[tuple[str, list[str]]] = [
     ("$X\n", [UNLOCKED, "ok"]),
     ("?", ["<Idle|MPos:0.000,0.000,0.000|FS:0,0>"]),
     ("$X\n", ["ok"]),
-    # A question in homing is answered when it is over, and the board says it is still at it.
+    # A query during homing is answered after its end, and still reports homing.
     ("$H\n", []),
     ("?", [f"<Home|MPos:{HOMED}|FS:0,0>", "ok"]),
     ("?", [f"<Idle|MPos:{HOMED}|FS:0,0>"]),
@@ -93,13 +93,13 @@ GRBL: list[tuple[str, list[str]]] = [
     ("until", ["<Idle"]),
     *[("$J=G53X-200F600\n", ["error:15"]), ("$J=X-20\n", ["error:22"]), ("$J\n", ["error:3"])],
     *[("$J=G1X-20F100\n", ["error:16"]), ("$J=G4P0\n", ["error:22"])],
-    # Reset in motion: an alarm, half a second of deafness, and the position is in doubt.
+    # Reset in motion: an alarm, half a second without reactions, and an uncertain position.
     ("$J=G53X-90F300\n", ["ok"]),
     ("\x18", ["ALARM:3", BANNER, LOCKED]),
     ("$J=G53X-20F600\n", ["error:8"]),
     ("$H\n", ["ok"]),
-    # Beyond a soft limit: nothing is heard until the reset that was asked for.
-    ("G53G1X-150F600\n", ["ALARM:2", CALL]),
+    # Beyond a soft limit: the board answers nothing until the requested reset.
+    ("G53G1X-150F600\n", ["ALARM:2", RESET_REQUEST]),
     ("?", []),
     ("$X\n", []),
     ("\x18", ["ok", BANNER, LOCKED]),
@@ -119,14 +119,14 @@ GRBL: list[tuple[str, list[str]]] = [
 ]
 
 GRBLHAL: list[tuple[str, list[str]]] = [
-    ("", [HAL_BANNER]),  # not locked, though it is not homed
+    ("", [HAL_BANNER]),  # not locked, although it is not homed
     ("?", [f"<Idle|MPos:0.000,0.000,0.000|Bf:100,1023|FS:0,0{OV}|A:>"]),
     ("?", [f"<Idle|MPos:0.000,0.000,0.000|Bf:100,1023|FS:0,0{WCO}>"]),
     ("?", ["<Idle|MPos:0.000,0.000,0.000|Bf:100,1023|FS:0,0>"]),
     *[(line, ["ok"]) for line in ("\n", "(comment)\n", ";x\n")],
     *[("$Q\n", ["error:3"]), ("$500=1\n", ["error:53"]), ("$X\n", ["ok"])],
     ("$HX\n", ["error:5"]),
-    # It answers in homing, and once without being asked.
+    # It answers during homing, and sends one report without a query.
     ("$H\n", ["<Home|MPos:0.000,0.000,0.000|Bf:100,1023|FS:0,0>", "[MSG:]", "ok"]),
     ("?", [f"<Idle|MPos:{HOMED}|Bf:100,1023|FS:0,0>"]),
     # An error sticks until an empty line.
@@ -157,7 +157,7 @@ GRBLHAL: list[tuple[str, list[str]]] = [
     ("$X\n", [UNLOCKED, "ok"]),
     ("$H\n", ["<Home", "[MSG:]", "ok"]),
     # Locked, it still reports, and refuses in words; no line is confirmed that was dropped.
-    ("G53G1X-150F600\n", ["ALARM:2", CALL]),
+    ("G53G1X-150F600\n", ["ALARM:2", RESET_REQUEST]),
     ("until", ["<Alarm"]),
     ("$X\n", ["error:79"]),
     ("\x18", [HAL_BANNER, LOCKED]),
@@ -180,27 +180,27 @@ def board(request: pytest.FixtureRequest) -> Iterator[tuple[str, SerialLine]]:
 
 
 def comparable(line: bytes) -> str:
-    """Leaves out what depends on the moment, or on an option of the build."""
+    """The line without what depends on the time or on a build option."""
     text = line.decode("ascii", "replace")
     return re.sub(r"\|(H:\d|TLR:0)", "", text)
 
 
-def test_the_board_says_what_the_firmware_says(board: tuple[str, SerialLine]) -> None:
+def test_the_emulated_board_answers_like_the_firmware(board: tuple[str, SerialLine]) -> None:
     dialect, line = board
 
-    def hear() -> str:
+    def receive() -> str:
         while True:
-            heard = line.read_line(CLOCK.now() + LONGEST_S)
-            assert heard is not None, f"nothing comes after {sent!r}"
-            if heard:
-                return comparable(heard)
+            received = line.read_message(CLOCK.now() + LONGEST_S)
+            assert received is not None, f"no answer to {sent!r}"
+            if received:
+                return comparable(received)
 
     for sent, expected in TRANSCRIPTS[dialect]:
         if sent == "until":
             deadline = CLOCK.now() + LONGEST_S
             while True:
                 line.write(b"?")
-                report = hear()
+                report = receive()
                 assert report.startswith("<"), f"{report} instead of a report"
                 if report.startswith(expected[0]):
                     break
@@ -211,8 +211,8 @@ def test_the_board_says_what_the_firmware_says(board: tuple[str, SerialLine]) ->
         if not expected:
             CLOCK.sleep_until(CLOCK.now() + 0.05)
         for wanted in expected:
-            heard = hear()
+            received = receive()
             whole = wanted.endswith((">", "]")) or not wanted.startswith("<")
-            same = heard == wanted if whole else heard.startswith(wanted)
-            assert same, f"{heard!r} instead of {wanted!r} after {sent!r}"
-    assert line.read_line(CLOCK.now() + 0.1) is None
+            same = received == wanted if whole else received.startswith(wanted)
+            assert same, f"{received!r} instead of {wanted!r} after {sent!r}"
+    assert line.read_message(CLOCK.now() + 0.1) is None

@@ -1,4 +1,4 @@
-"""The virtual Zaber device against the vendor's own client library, which knows the protocol."""
+"""The virtual Zaber device, driven by the client library of the vendor."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def axis(connection: Connection) -> Axis:
     return connection.get_device(1).get_axis(1)
 
 
-def test_it_is_found_on_the_chain(connection: Connection) -> None:
+def test_the_device_is_found_on_the_chain(connection: Connection) -> None:
     (found,) = connection.detect_devices(identify_devices=False)
     assert found.device_address == 1
 
 
-def test_its_settings_are_read_and_written(connection: Connection, axis: Axis) -> None:
+def test_settings_are_read_and_written(connection: Connection, axis: Axis) -> None:
     assert axis.settings.get("limit.max") == 100_000
     assert float(connection.get_device(1).generic_command("get version").data) == 7.38
     axis.settings.set("maxspeed", 100_000)
     assert axis.settings.get("maxspeed") == 100_000
 
 
-def test_it_is_homed(device: VirtualZaber, axis: Axis) -> None:
+def test_the_device_is_homed(device: VirtualZaber, axis: Axis) -> None:
     assert not axis.is_homed()
     assert axis.warnings.get_flags() == {"WR"}
     axis.home()
@@ -65,7 +65,7 @@ def test_it_is_homed(device: VirtualZaber, axis: Axis) -> None:
     assert device.position_at(CLOCK.now()) == 0
 
 
-def test_it_moves_and_tells_where_it_is(device: VirtualZaber, axis: Axis) -> None:
+def test_the_device_moves_and_reports_its_position(device: VirtualZaber, axis: Axis) -> None:
     axis.home()
     for target in (20_000, 20_001, 500):
         axis.move_absolute(target)
@@ -75,7 +75,7 @@ def test_it_moves_and_tells_where_it_is(device: VirtualZaber, axis: Axis) -> Non
     assert axis.get_position() == 750
 
 
-def test_it_is_busy_while_it_moves_and_can_be_stopped(axis: Axis) -> None:
+def test_the_device_is_busy_in_motion_and_can_be_stopped(axis: Axis) -> None:
     axis.home()
     axis.move_absolute(100_000, wait_until_idle=False)
     assert axis.is_busy()
@@ -107,14 +107,14 @@ def test_alerts_are_sent_when_they_are_switched_on(
     device: VirtualZaber, connection: Connection, axis: Axis
 ) -> None:
     axis.home()
-    heard: list[str] = []
-    subscription = connection.alert.subscribe(lambda event: heard.append(event.status))
-    connection.enable_alerts()  # which does not wait for an answer
+    received: list[str] = []
+    subscription = connection.alert.subscribe(lambda event: received.append(event.status))
+    connection.enable_alerts()  # it does not wait for a reply
     wait_until(lambda: device.settings["comm.alert"] == 1)
     axis.generic_command("move abs 1000")
-    wait_until(lambda: bool(heard))
+    wait_until(lambda: bool(received))
     subscription.dispose()
-    assert heard == ["IDLE"]
+    assert received == ["IDLE"]
 
 
 def test_a_device_that_lost_its_supply_is_not_homed(device: VirtualZaber, axis: Axis) -> None:
@@ -123,7 +123,7 @@ def test_a_device_that_lost_its_supply_is_not_homed(device: VirtualZaber, axis: 
     assert not axis.is_homed()
 
 
-def test_the_client_does_not_take_a_wrong_checksum() -> None:
+def test_the_client_refuses_a_wrong_checksum() -> None:
     """So the checksums it does take, in all the tests above, are right."""
 
     class Spoilt(VirtualZaber):

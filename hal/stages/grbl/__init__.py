@@ -8,7 +8,7 @@ DESCRIPTION = StageDriver(
     label="GRBL board",
     settings=GrblSettings,
     stage="macontrol.hal.stages.grbl.driver:GrblStage",
-    checkup="macontrol.hal.stages.grbl.diagnostics:GrblCheckup",
+    diagnostics="macontrol.hal.stages.grbl.diagnostics:GrblDiagnostics",
     preset="lab-2g4-grbl",
     emulator="macontrol.sim.bench.boards.grbl.guide:guide_board",
 )

@@ -1,25 +1,25 @@
-"""What a GRBL board's settings say about one of its axes, and whether a config fits them."""
+"""One axis of a GRBL board from the board's settings, and whether a config fits it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from macontrol.config.model.errors import ConfigError
-from macontrol.config.model.rounding import at_most
 from macontrol.config.sections.stage import AXES
 from macontrol.hal.diagnostics import Diagnosis
-from macontrol.hal.stage import LONGEST_HOMING_S
+from macontrol.hal.serial.rail import AxisLimits, homing_time_s, require_fit
 from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
 @dataclass(frozen=True)
 class BoardIdentity:
-    """What a board says of itself."""
+    """What a board reports about itself."""
 
     dialect: str
     version: str
     options: str
-    """The letters of `[OPT:…]`: build options, as H for `$HX`."""
+    """The letters of `[OPT:…]`: build options, for example H for `$HX`."""
     settings: dict[int, float] = field(default_factory=dict)
 
     def parts(self, axis: str) -> dict[str, str]:
@@ -44,7 +44,7 @@ class Axis:
     pull_off_mm: float
     homes_positive: bool
     homing_time_s: float
-    """How long a homing cycle can take."""
+    """The longest time that a homing cycle takes."""
 
     @property
     def step_mm(self) -> float:
@@ -52,88 +52,82 @@ class Axis:
 
     @property
     def usable_mm(self) -> float:
-        """The way from where it stands after homing to a pull-off before the other end."""
+        """From where the carriage stands after homing to one pull-off before the other end."""
         return self.travel_mm - 2 * self.pull_off_mm
 
 
 def read_axis(identity: BoardIdentity, settings: GrblSettings) -> Axis:
-    """The configured axis, or ConfigError if the board and the config contradict each other."""
+    """The configured axis, or ConfigError if board and config contradict each other."""
     values, index = identity.settings, AXES.index(settings.axis)
-    what = {100: "steps/mm", 110: "mm/min", 120: "mm/s²", 130: "mm of travel"}
-    for base, unit in what.items():
-        if not values.get(base + index, 0.0) > 0:
-            raise ConfigError(
-                f"stage.axis = {settings.axis!r}: the board tells no ${base + index} ({unit}) for "
-                "it; is it an axis of this board?"
-            )
-    if values.get(13, 0) != 0:
-        raise ConfigError("the board reports inches ($13=1); set $13=0")
-    if values.get(22, 1) == 0:
-        raise ConfigError(
-            "homing is not enabled on the board; set $22=1, which takes a limit switch: without "
-            "one nobody knows where the carriage is"
-        )
-    pull_off = max(values.get(27, 1.0), 0.0)
+    _require_settings(values, settings.axis)
     homes_positive = not int(values.get(23, 0)) >> index & 1
     if settings.homing_direction != "auto":
         homes_positive = settings.homing_direction == "positive"
-    travel = values[130 + index]
-    seek, feed = max(values.get(25, 500.0), 1.0) / 60, max(values.get(24, 25.0), 1.0) / 60
-    # Per cycle: a search of 1.5 times the travel, then off, on and off again; up to three cycles.
-    cycle = 1.5 * travel / seek + pull_off * (2 / seek + 5 / feed) + 4 * values.get(26, 250) / 1e3
-    homing_time = 3 * cycle + 5.0
-    if settings.homing_time_s != "auto":
-        homing_time = settings.homing_time_s
-    elif homing_time > LONGEST_HOMING_S:
-        raise ConfigError(
-            f"homing could take {homing_time / 60:.0f} minutes: the board seeks its switch at "
-            f"$25 = {seek * 60:g} mm/min and touches it at $24 = {feed * 60:g} mm/min; raise them, "
-            "or set stage.homing_time_s to how long it may take"
-        )
     axis = Axis(
         steps_per_mm=values[100 + index],
         speed_mm_per_s=values[110 + index] / 60,
         acceleration_mm_per_s2=values[120 + index],
-        travel_mm=travel,
-        pull_off_mm=pull_off,
+        travel_mm=values[130 + index],
+        pull_off_mm=_pull_off_mm(values),
         homes_positive=homes_positive,
-        homing_time_s=homing_time,
+        homing_time_s=_homing_time_s(values, values[130 + index], settings),
     )
-    _refuse_contradictions(axis, settings, index)
+    pull_off = f"$27 = {axis.pull_off_mm:g} mm at both ends"
+    limits = AxisLimits(
+        board="board",
+        step_mm=axis.step_mm,
+        usable_mm=axis.usable_mm,
+        travel_source=f"${130 + index} = {axis.travel_mm:g} mm, minus {pull_off}",
+        speed_mm_per_s=axis.speed_mm_per_s,
+        speed_source=f"${110 + index} is {axis.speed_mm_per_s * 60:g} mm/min",
+    )
+    require_fit(settings, limits)
     return axis
 
 
-def _refuse_contradictions(axis: Axis, settings: GrblSettings, index: int) -> None:
-    usable = axis.usable_mm - settings.offset_mm
-    if usable < axis.step_mm:
+def _require_settings(values: Mapping[int, float], axis: str) -> None:
+    """Raise ConfigError if a setting is missing, or unsuitable for any config."""
+    units = {100: "steps/mm", 110: "mm/min", 120: "mm/s²", 130: "mm of travel"}
+    for base, unit in units.items():
+        number = base + AXES.index(axis)
+        if not values.get(number, 0.0) > 0:
+            raise ConfigError(
+                f"stage.axis = {axis!r}: the board has no ${number} ({unit}) for it",
+                f"set stage.axis to an axis of this board, or set ${number}",
+            )
+    if values.get(13, 0) != 0:
+        raise ConfigError("the board reports inches ($13=1)", "set $13=0")
+    if values.get(22, 1) == 0:
         raise ConfigError(
-            f"stage.offset_mm = {settings.offset_mm:g}: nothing is left of the board's travel "
-            f"(${130 + index} = {axis.travel_mm:g} mm, less $27 = {axis.pull_off_mm:g} mm at "
-            "both ends)"
+            "homing is not enabled on the board ($22=0), and nothing else finds the position of "
+            "the carriage",
+            "connect a limit switch and set $22=1",
         )
-    if settings.travel_mm != "auto" and settings.travel_mm > usable + 1e-6:
-        raise ConfigError(
-            f"stage.travel_mm = {settings.travel_mm:g} is more than the board has: "
-            f"{usable:g} mm of ${130 + index} = {axis.travel_mm:g} are left after stage.offset_mm "
-            f"and the pull-off at both ends; set stage.travel_mm to at most "
-            f"{at_most(usable)}"
-        )
-    fastest = axis.speed_mm_per_s
-    if settings.speed_mm_per_s != "auto" and settings.speed_mm_per_s > fastest * (1 + 1e-9):
-        raise ConfigError(
-            f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g} is more than the board allows: "
-            f"${110 + index} is {fastest * 60:g} mm/min; set stage.speed_mm_per_s to at most "
-            f"{at_most(fastest)}"
-        )
+
+
+def _pull_off_mm(values: Mapping[int, float]) -> float:
+    return max(values.get(27, 1.0), 0.0)
+
+
+def _homing_time_s(values: Mapping[int, float], travel_mm: float, settings: GrblSettings) -> float:
+    seek, feed = max(values.get(25, 500.0), 1.0) / 60, max(values.get(24, 25.0), 1.0) / 60
+    # Per cycle: a search of 1.5 times the travel, then off, on and off again; up to three cycles.
+    pull_off_s = _pull_off_mm(values) * (2 / seek + 5 / feed)
+    cycle_s = 1.5 * travel_mm / seek + pull_off_s + 4 * values.get(26, 250) / 1e3
+    reason = (
+        f"the board searches its switch at $25 = {seek * 60:g} mm/min and touches it at "
+        f"$24 = {feed * 60:g} mm/min"
+    )
+    return homing_time_s(settings, 3 * cycle_s + 5.0, reason)
 
 
 def advice(identity: BoardIdentity, settings: GrblSettings) -> tuple[Diagnosis, ...]:
-    """What could be better, though the board can be used as it is."""
+    """Settings that work, but should be changed."""
     values, found = identity.settings, []
     if values.get(1, 255) != 255:
         found.append(
             Diagnosis(
-                f"$1={values[1]:g}: the motor is released at standstill, and the carriage can slip",
+                f"$1={values[1]:g}: the motor is released at rest, and the carriage can slip",
                 "set $1=255",
             )
         )
@@ -148,7 +142,8 @@ def advice(identity: BoardIdentity, settings: GrblSettings) -> tuple[Diagnosis, 
     if settings.homing_command != "axis" and "H" not in identity.options:
         found.append(
             Diagnosis(
-                "$H homes every axis of this board", "each needs a switch, or a one-axis build"
+                "$H homes every axis of this board",
+                "connect a limit switch to each, or use a one-axis build",
             )
         )
     return tuple(found)

@@ -1,7 +1,7 @@
-"""What a GRBL board says, taken apart: lines in, facts out, and never an exception.
+"""The GRBL protocol: parse what a board sends, and write what it is sent.
 
-Covers GRBL 1.1 and the dialects of grblHAL and FluidNC. Bytes from a wire may be anything, so a
-line that is not understood is `Noise`, and a number that is not finite is not a number.
+Covers GRBL 1.1 and the dialects of grblHAL and FluidNC. Bytes from a wire may be anything: a line
+that cannot be parsed is `Noise`, never an exception, and a number must be finite.
 """
 
 from __future__ import annotations
@@ -15,27 +15,33 @@ RESET = b"\x18"
 STATUS_QUERY = b"?"
 FEED_HOLD = b"!"
 
+REPORT_MM = 2e-3
+"""Reports are in micrometres; with a rounded target as well, the two may differ by this much."""
+
 _BANNER = re.compile(rb"(Grbl|GrblHAL|grblHAL|FluidNC) v?(\d+\.\d+\w*)")
 _SETTING = re.compile(rb"^\$(\d{1,4})=\s*([-+0-9.eE]{1,24})\s*(?:\(.*)?$")
 _ERROR = re.compile(rb"^error:\s*(\d{1,3})$")
-# An alarm counts even if noise has got in front of it; a confirmation does not.
+# An alarm counts even with noise in front of it; an `ok` does not.
 _ALARM = re.compile(rb"ALARM:\s*(\d{1,3})$")
 _STATE = re.compile(rb"^[A-Z][A-Za-z]{1,9}(?::\d{1,2})?$")
 
 ALARMS = {
-    1: "a limit switch was hit (or noise on its wire)",
-    2: "a command went beyond the board's soft limits",
-    3: "it was reset in motion",
-    6: "homing was broken off by a reset",
-    7: "homing was broken off by the safety door",
-    8: "homing failed: the limit switch did not let go after the pull-off; raise $27",
-    9: "homing failed: no limit switch was found; is it wired, is $23 right, "
-    "does $H home an axis that has none?",
-    10: "the emergency stop is pressed",
-    14: "homing failed: a limit switch of another axis is closed",
+    1: ("a limit switch was hit (or noise on its wire)", ""),
+    2: ("a command exceeded the soft limits of the board", ""),
+    3: ("it was reset in motion", ""),
+    6: ("homing was aborted by a reset", ""),
+    7: ("homing was aborted by the safety door", ""),
+    8: ("homing failed: the limit switch is still closed after the pull-off", "raise $27"),
+    9: (
+        "homing failed: no limit switch was found",
+        "check its wiring and $23, and whether $H homes an axis that has no switch",
+    ),
+    10: ("the emergency stop is pressed", "release it"),
+    14: ("homing failed: a limit switch of another axis is closed", "check that switch"),
 }
+"""The meaning of an alarm, and what to do about it."""
 CRITICAL_ALARMS = frozenset({1, 2, 10})
-"""After these a board listens to nothing but a reset."""
+"""After these a board accepts nothing but a reset."""
 HARD_LIMIT = 1
 
 ERRORS = {
@@ -53,7 +59,7 @@ ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """A line was taken: for a motion it means planned, not done."""
+    """A line was accepted: a motion is planned, not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +79,16 @@ class Alarm:
     code: int
 
     def __str__(self) -> str:
-        return f"ALARM:{self.code}" + (f", {ALARMS[self.code]}" if self.code in ALARMS else "")
+        return f"ALARM:{self.code}" + (f", {ALARMS[self.code][0]}" if self.code in ALARMS else "")
+
+    @property
+    def fix(self) -> str:
+        return ALARMS[self.code][1] if self.code in ALARMS else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """The board has started: everything it knew of its position is gone, or may be."""
+    """The board has started: its position may be lost."""
 
     dialect: str
     version: str
@@ -89,7 +99,7 @@ class Status:
     """A report `<State|MPos:…|…>`. Positions are as reported, in $13's unit."""
 
     state: str
-    """As in "Idle", without the number behind a colon."""
+    """For example "Idle", without the number after a colon."""
     substate: int | None
     machine: tuple[float, ...] = ()
     work: tuple[float, ...] = ()
@@ -97,8 +107,8 @@ class Status:
     pins: str = ""
 
     @property
-    def stands(self) -> bool:
-        """Whether nothing moves, nor will by itself: held, with an open door, or asleep."""
+    def is_stopped(self) -> bool:
+        """Whether nothing moves or will start to move: idle, held, door open, or asleep."""
         still = {"Hold": (0, None), "Door": (0, 1)}
         return self.state in ("Idle", "Sleep") or self.substate in still.get(self.state, ())
 
@@ -113,7 +123,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`[kind:text]`, as in `[MSG:Reset to continue]` or `[VER:1.1h.20190830:]`."""
+    """`[kind:text]`, for example `[MSG:Reset to continue]` or `[VER:1.1h.20190830:]`."""
 
     kind: str
     text: str
@@ -130,7 +140,7 @@ Report: TypeAlias = Ok | Failure | Alarm | Banner | Status | Setting | Message |
 
 
 def parse(line: bytes) -> Report:
-    """Understand one line; what cannot be understood is Noise."""
+    """Parse one line; a line that cannot be parsed is Noise."""
     text = line.strip()
     if text == b"ok":
         return Ok()
@@ -185,3 +195,9 @@ def _number(text: bytes) -> float | None:
         return None
     value = float(text)
     return value if isfinite(value) else None
+
+
+def move_lines(axis: str, machine_mm: float, speed_mm_per_s: float) -> bytes:
+    """A motion that needs no modal state, and the dwell that is answered when it is over."""
+    motion = f"G21G90G94G53G1{axis}{machine_mm:.4f}F{speed_mm_per_s * 60:.1f}"
+    return f"{motion}\nG4P0\n".encode("ascii")

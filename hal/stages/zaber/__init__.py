@@ -1,4 +1,4 @@
-"""Stages that speak the Zaber ASCII protocol."""
+"""Stages with the Zaber ASCII protocol."""
 
 from macontrol.hal.registry import StageDriver
 from macontrol.hal.stages.zaber.settings import ZaberSettings
@@ -8,7 +8,7 @@ DESCRIPTION = StageDriver(
     label="Zaber device",
     settings=ZaberSettings,
     stage="macontrol.hal.stages.zaber.driver:ZaberStage",
-    checkup="macontrol.hal.stages.zaber.diagnostics:ZaberCheckup",
+    diagnostics="macontrol.hal.stages.zaber.diagnostics:ZaberDiagnostics",
     preset="lab-5g8-zaber",
     emulator="macontrol.sim.bench.boards.zaber:guide_board",
     usb_ids={"2939": "Zaber stage"},

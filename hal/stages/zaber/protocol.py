@@ -1,8 +1,8 @@
-"""What a Zaber device is told and what it says, in its ASCII protocol: never an exception.
+"""The ASCII protocol of Zaber devices: encode commands, parse messages.
 
-A command carries an address, a message number and a checksum; a reply repeats the number, so an
-answer is never taken for that of another question. Bytes from a wire may be anything: a line that
-is not understood, or whose checksum is wrong, is `Noise`.
+A command carries an address, a message number and a checksum. A reply repeats the number, so it is
+never assigned to another command. Bytes from a wire may be anything: a line that cannot be parsed,
+or whose checksum is wrong, is `Noise`, never an exception.
 """
 
 from __future__ import annotations
@@ -14,39 +14,40 @@ from typing import TypeAlias
 NO_FLAG = "--"
 STALLED = "FS"
 INTERRUPTED = "NI"
+MANUAL = "NC"
 NOT_HOMED = frozenset({"WR", "WH"})
 
 FLAGS = {
-    "FF": "a critical error of the device; it must be switched off and on",
+    "FF": "critical error of the device",
     "FN": "the peripheral is not supported",
     "FZ": "the peripheral is not active",
     "FH": "the emergency stop is pressed",
     "FV": "the supply voltage is wrong, and the driver is off",
     "FO": "the driver is switched off",
-    "FC": "too high an inrush current",
+    "FC": "the inrush current is too high",
     "FM": "the motor is too hot",
     "FD": "the driver is off: too hot, or too much current",
     "FQ": "the encoder fails",
-    "FS": "the motor stalled and was stopped; is something in its way?",
+    "FS": "the motor stalled and was stopped: is something in its way?",
     "FE": "a limit sensor could not be reached, or is faulty",
-    "WL": "a limit sensor tripped where none was expected",
+    "WL": "a limit sensor tripped unexpectedly",
     "WV": "the supply voltage is out of range",
     "WT": "the device is hot",
-    "WS": "the motor stalled and went on",
-    "WM": "it was pushed out of its place",
+    "WS": "the motor stalled and continued",
+    "WM": "it was pushed out of its position",
     "WP": "its calibration is of the wrong type",
-    "WR": "it has no reference position: it was switched on, and not homed",
+    "WR": "it has no reference position: it was switched on and not homed",
     "WH": "it is not homed",
     "NC": "it is being moved by hand (knob or joystick)",
     "NI": "its motion was interrupted by another command",
 }
-# These say nothing about the position, but stand before those that do where one is shown only.
 HIDING_FLAGS = frozenset({"WV", "WT", "WP"})
+"""These do not concern the position, but hide less serious flags that do."""
 
 REASONS = {
-    "AGAIN": "it cannot be done just now",
+    "AGAIN": "not possible at the moment",
     "BADAXIS": "it has no such axis",
-    "BADCOMMAND": "the command or setting is unknown to it",
+    "BADCOMMAND": "the command or setting is unknown",
     "BADDATA": "a number is out of its range",
     "BUSY": "only possible when idle",
     "DEVICEONLY": "the command is for the device, not for an axis",
@@ -71,16 +72,16 @@ class Reply:
 
     device: int
     axis: int
-    """0 if it is the device's as a whole."""
+    """0 for the device as a whole."""
     message_id: int | None
     accepted: bool
     busy: bool
     flag: str
-    """The gravest of the flags that are up."""
+    """The most serious active flag."""
     data: str
-    """What was asked for, or the reason of a refusal."""
+    """The requested value, or the reason of a refusal."""
     checked: bool
-    """Whether it came with a checksum."""
+    """Whether it has a checksum."""
 
     @property
     def refusal(self) -> str:
@@ -90,7 +91,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`!01 1 IDLE --`: said without being asked, as when a motion is over."""
+    """`!01 1 IDLE --`: sent without a command, for example at the end of a motion."""
 
     device: int
     axis: int
@@ -101,7 +102,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """`#01 1 text`: for people to read."""
+    """`#01 1 text`: for a person to read."""
 
     device: int
     axis: int
@@ -111,7 +112,7 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Anything else: garbage, and whatever fails its checksum."""
+    """Anything else: garbage, and a message with a wrong checksum."""
 
     line: bytes
 
@@ -125,20 +126,20 @@ def checksum(body: bytes) -> bytes:
 
 
 def encode(device: int, axis: int, message_id: int, text: str) -> bytes:
-    """A command as it goes over the wire; axis 0 addresses the device as a whole."""
+    """A command as it is sent; axis 0 addresses the device as a whole."""
     body = f"{device} {axis} {message_id:02d} {text}".rstrip().encode("ascii")
     return b"/" + body + b":" + checksum(body) + b"\n"
 
 
 def parse(line: bytes) -> Message:
-    """Understand one line; what cannot be understood is Noise."""
+    """Parse one line; a line that cannot be parsed is Noise."""
     envelope = _ENVELOPE.fullmatch(line.strip())
     if envelope is None:
         return Noise(line)
-    kind, body, told = envelope[1], envelope[2], envelope[3]
-    if told is not None and checksum(body) != told:
+    kind, body, received = envelope[1], envelope[2], envelope[3]
+    if received is not None and checksum(body) != received:
         return Noise(line)
-    text, checked = body.decode("ascii"), told is not None
+    text, checked = body.decode("ascii"), received is not None
     if kind == b"@" and (reply := _REPLY.fullmatch(text)):
         return Reply(
             int(reply[1]),
@@ -158,25 +159,25 @@ def parse(line: bytes) -> Message:
 
 
 def number(text: str) -> float | None:
-    """The number a reply consists of, if it is one."""
+    """The number in a reply, or None if it is not a number."""
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def whole_number(text: str) -> int | None:
-    """The whole number a reply consists of, if it is one."""
+    """The whole number in a reply, or None if it is not one."""
     return int(text) if _NUMBER.fullmatch(text) and "." not in text else None
 
 
 def is_fault(flag: str) -> bool:
-    """Whether the device has stopped by itself, and will not move until that is cleared."""
+    """Whether the device has stopped itself, and does not move until the fault is cleared."""
     return flag.startswith("F")
 
 
 def voids_position(flag: str) -> bool:
-    """Whether the position can no longer be believed; an unknown warning is taken for one."""
+    """Whether the position is void; an unknown warning counts as well."""
     return is_fault(flag) or (flag.startswith("W") and flag not in HIDING_FLAGS)
 
 
 def explain(flag: str) -> str:
-    """A flag in words."""
-    return f"{flag}, {FLAGS[flag]}" if flag in FLAGS else f"the device shows the flag {flag}"
+    """A flag and its meaning."""
+    return f"{flag}, {FLAGS[flag]}" if flag in FLAGS else f"the device has the flag {flag}"

@@ -46,7 +46,7 @@ from macontrol.config.model.suggestion import shortened
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal.registry import PROBES, STAGES, ProbeDriver
-from macontrol.hal.serial.line import LineBuffer
+from macontrol.hal.serial.framing import LineBuffer
 from macontrol.sim.bench.virtual import FAULTS, VirtualBench, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
 

@@ -33,7 +33,7 @@ class StageExamination:
         self._clock = clock
         self._report = report
         self._closing = closing
-        self._checkup = STAGES[config.stage.driver].make_checkup(config.stage)
+        self._diagnostics = STAGES[config.stage.driver].make_diagnostics(config.stage)
         self._contradiction: ConfigError | None = None
 
     def skip(self, reason: str) -> None:
@@ -41,9 +41,9 @@ class StageExamination:
         self._report.skipped(reason, *_SUBJECTS)
 
     def examine(self, log: TrafficLog | None) -> None:
-        report, checkup = self._report, self._checkup
+        report, diagnostics = self._report, self._diagnostics
         try:
-            stage = self._connect(_both(log, checkup.log))
+            stage = self._connect(_both(log, diagnostics.log))
         except LineBusyError as error:  # by a program that this user cannot see
             report.error("in use", error, "end the program that has the port")
             self.skip("the port cannot be used")
@@ -51,14 +51,14 @@ class StageExamination:
         except StageError as error:
             report.passed("in use", "no")
             detail = error.detail
-            if checkup.board:
-                detail = f"{checkup.board} was heard, but stopped answering: {detail}"
+            if diagnostics.board:
+                detail = f"{diagnostics.board} was heard, but stopped answering: {detail}"
             report.failed("board", detail, error.fix or "check its power and the port")
             report.skipped("the board does not answer", *_SUBJECTS[1:])
             return
         report.passed("in use", "no")
-        if checkup.board:
-            report.passed("board", f"{checkup.board}{_speed_of(self._config.stage)}")
+        if diagnostics.board:
+            report.passed("board", f"{diagnostics.board}{_speed_of(self._config.stage)}")
         else:
             report.skipped(_SETTINGS_FIRST, "board")
         self._report_settings(stage)
@@ -105,19 +105,19 @@ class StageExamination:
                 f"{found.travel_mm:.1f} mm of travel, {found.speed_mm_per_s:g} mm/s, "
                 f"{found.acceleration_mm_per_s2:g} mm/s², steps of {found.step_mm:.4g} mm",
             )
-        for advice in self._checkup.advice(self._config.stage):
+        for advice in self._diagnostics.advice():
             self._report.note("settings", *advice)
 
     def _report_homing(self) -> None:
-        trouble = self._checkup.trouble(self._config.stage)
-        if trouble is not None:
-            self._report.failed("homing", *trouble)
+        problem = self._diagnostics.problem()
+        if problem is not None:
+            self._report.failed("homing", *problem)
             return
         asks = self._config.stage.homing == "ask"
         how = "with --yes, or after you agree" if asks else "without asking"
         self._report.passed(
             "homing",
-            f"not homed, as after every start ({self._checkup.state}); a run homes it {how}",
+            f"not homed, as after every start ({self._diagnostics.state}); a run homes it {how}",
         )
 
 

@@ -1,4 +1,4 @@
-"""What goes over the line is kept in a file, and costs whoever talks next to nothing."""
+"""The traffic log: a file that never delays the driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from macontrol.hal.serial import traffic_log
 from macontrol.hal.serial.traffic_log import TrafficFile
 
 
-def test_each_piece_is_a_line_with_its_moment_direction_and_bytes(tmp_path: Path) -> None:
+def test_each_piece_is_a_line_with_time_direction_and_bytes(tmp_path: Path) -> None:
     clock, path = VirtualClock(100.0), tmp_path / "traffic.log"
     with TrafficFile(path, clock) as log:
         log(">", b"$H\n")
@@ -29,7 +29,7 @@ def test_each_piece_is_a_line_with_its_moment_direction_and_bytes(tmp_path: Path
     ]
 
 
-def test_what_was_said_can_be_read_while_the_line_is_open(tmp_path: Path) -> None:
+def test_the_file_can_be_read_while_the_log_is_open(tmp_path: Path) -> None:
     path = tmp_path / "traffic.log"
     with TrafficFile(path, VirtualClock()) as log:
         log(">", b"?")
@@ -52,7 +52,7 @@ def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
     assert 500 < log.lost <= 1000
 
 
-def test_after_it_has_ended_nothing_piles_up() -> None:
+def test_after_its_end_the_queue_stays_empty() -> None:
     with TrafficFile(Path("/dev/full"), VirtualClock()) as log:
         log("<", b"ok\r\n")
         log._writer.join(10.0)
@@ -62,19 +62,22 @@ def test_after_it_has_ended_nothing_piles_up() -> None:
         assert log._queue.qsize() == 0
 
 
-def test_an_earlier_log_is_written_over_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_an_earlier_log_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "traffic.log"
     for byte in (b"1", b"2"):
         with TrafficFile(path, VirtualClock()) as log:
             log("<", byte)
     assert path.read_text() == "    0.000000 < 2\n"
     path.write_bytes(b"SQLite format 3\0")
-    with pytest.raises(InputOutputError, match="no log"), TrafficFile(path, VirtualClock()):
+    with (
+        pytest.raises(InputOutputError, match="not a traffic log"),
+        TrafficFile(path, VirtualClock()),
+    ):
         pass
     assert path.read_bytes() == b"SQLite format 3\0"
 
 
-def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_without_a_reader_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(InputOutputError, match="pipe"), TrafficFile(path, VirtualClock()):
@@ -82,7 +85,7 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_to_a_port() -> None:
-    """It might be the stage's."""
+    """It could be the port of the stage."""
     board, port = os.openpty()
     os.set_blocking(board, False)
     try:
@@ -99,28 +102,28 @@ def test_nothing_is_written_to_a_port() -> None:
 
 
 @pytest.mark.fault("disk-hangs-traffic")
-def test_while_the_disk_hangs_the_queue_is_bounded_and_what_is_lost_is_counted(
+def test_while_the_disk_hangs_the_queue_is_bounded_and_losses_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pipe whose reader does not read stands for the disk: writing waits for it."""
+    """A pipe that is not read replaces the disk: writing blocks."""
     monkeypatch.setattr(traffic_log, "MOST_WAITING", 10)
-    path, told = tmp_path / "pipe", list[str]()
+    path, problems = tmp_path / "pipe", list[str]()
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with TrafficFile(path, VirtualClock(), on_problem=told.append) as log:
+        with TrafficFile(path, VirtualClock(), on_problem=problems.append) as log:
             sent = 0
             while log.lost < 100:
                 log("<", b"x" * 1000)
                 sent += 1
                 assert log._queue.qsize() <= 10
-            assert len(told) == 1
-            assert "the disk does not answer" in told[0]
+            assert len(problems) == 1
+            assert "the disk does not respond" in problems[0]
             seen = b""
             while b"! 100 pieces are lost here" not in seen:
                 with suppress(BlockingIOError):
                     seen += os.read(reader, 1 << 16)
-                if log._queue.empty():  # the next piece that is written says what is missing
+                if log._queue.empty():  # the next piece that is written reports the loss
                     log(">", b"?")
                     sent += 1
             while log._queue.qsize():
@@ -136,7 +139,7 @@ def test_while_the_disk_hangs_the_queue_is_bounded_and_what_is_lost_is_counted(
 
 
 @pytest.mark.fault("disk-hangs-traffic")
-def test_pieces_that_no_writer_takes_by_the_end_are_lost(
+def test_pieces_that_are_not_written_by_the_end_are_counted_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = threading.Event()
@@ -151,13 +154,13 @@ def test_pieces_that_no_writer_takes_by_the_end_are_lost(
 
 
 @pytest.mark.fault("low-space")
-def test_below_the_floor_of_free_space_nothing_is_written_and_it_is_counted(
+def test_below_the_limit_of_free_space_pieces_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(free_space, "_CHECK_INTERVAL_S", 0.0)
-    free, told, path = [100.0], list[str](), tmp_path / "traffic.log"
+    free, problems, path = [100.0], list[str](), tmp_path / "traffic.log"
     room = FreeSpace(tmp_path, 200.0, measure=lambda _: free[0])
-    with TrafficFile(path, VirtualClock(), on_problem=told.append, room=room) as log:
+    with TrafficFile(path, VirtualClock(), on_problem=problems.append, room=room) as log:
         for _ in range(3):
             log("<", b"ok")
         while log.lost < 3:
@@ -169,8 +172,8 @@ def test_below_the_floor_of_free_space_nothing_is_written_and_it_is_counted(
         "    0.000000 < again",
     ]
     assert log.lost == 3
-    assert len(told) == 1
-    assert "100 MB" in told[0]
+    assert len(problems) == 1
+    assert "100 MB" in problems[0]
 
 
 def test_a_log_that_begins_with_a_loss_is_still_a_log(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_an_interruption_says_how_to_resume_and_leaves_no_process(
     os.killpg(reproduction.pid, signal.SIGINT)  # Ctrl-C on a terminal reaches the whole group
     _, output = reproduction.communicate(timeout=60)
     assert reproduction.returncode == 130
-    assert "To resume, give the same command again" in output
+    assert "results are kept in" in output
     assert "Traceback" not in output
     assert_session_ends(reproduction.pid)
     assert not list((tmp_path / "results").glob("*.part"))

@@ -1,4 +1,4 @@
-"""What a Zaber device is told and says, taken apart."""
+"""Encoding of commands, parsing of messages, and conversion of units."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_checksum_brings_the_sum_to_zero() -> None:
         assert (sum(body) + int(checksum(body), 16)) % 256 == 0
 
 
-def test_a_reply_is_taken_apart() -> None:
+def test_a_reply_is_parsed() -> None:
     assert parse(b"@01 1 00 OK IDLE WR 0") == Reply(1, 1, 0, True, False, "WR", "0", False)
     assert parse(summed("@02 3 17 OK BUSY -- -1234")) == Reply(
         2, 3, 17, True, True, "--", "-1234", True
@@ -56,15 +56,15 @@ def test_a_reply_is_taken_apart() -> None:
     )
 
 
-def test_a_refusal_is_told_in_words() -> None:
+def test_a_refusal_has_a_meaning() -> None:
     reply = parse(b"@01 1 00 RJ IDLE -- PARKED")
     assert isinstance(reply, Reply)
     assert "unpark" in reply.refusal
 
 
-def test_alerts_and_infos_are_told_from_replies() -> None:
+def test_alerts_and_infos_differ_from_replies() -> None:
     assert parse(summed("!01 1 IDLE FS")) == Alert(1, 1, False, "FS", True)
-    assert parse(b"#01 0 a word: to people") == Info(1, 0, "a word: to people", False)
+    assert parse(b"#01 0 a note: for a person") == Info(1, 0, "a note: for a person", False)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_alerts_and_infos_are_told_from_replies() -> None:
         b"!01 1 IDLE",
     ],
 )
-def test_what_is_not_understood_is_noise(line: bytes) -> None:
+def test_anything_else_is_noise(line: bytes) -> None:
     assert parse(line) == Noise(line)
 
 
-def test_numbers_are_numbers_and_nothing_else_is() -> None:
+def test_only_numbers_are_numbers() -> None:
     assert number("7.38") == 7.38
     assert whole_number("-1234") == -1234
     for text in ("", "nan", "inf", "1e9", "0x10", "1 2", "--1", "9" * 30, "٣"):
@@ -97,7 +97,7 @@ def test_numbers_are_numbers_and_nothing_else_is() -> None:
     assert whole_number("7.38") is None
 
 
-def test_flags_that_void_the_position_are_told_from_those_that_do_not() -> None:
+def test_some_flags_void_the_position() -> None:
     for flag in ("FS", "FD", "FX", "WR", "WH", "WL", "WX"):
         assert voids_position(flag)
     for flag in ("--", "WT", "WV", "NI", "NC", "NX"):
@@ -122,6 +122,6 @@ def test_the_speed_of_a_move_is_rounded_down() -> None:
     assert read_axis(DEVICE, zaber_settings(speed_mm_per_s=10.0)).move_speed == 16384
 
 
-def test_the_size_of_a_microstep_must_be_told() -> None:
+def test_the_microstep_size_must_be_set() -> None:
     with pytest.raises(ConfigError, match=r"stage\.microstep_mm"):
         read_axis(DEVICE, zaber_settings(microstep_mm="unknown"))

@@ -1,4 +1,4 @@
-"""What a GRBL board says, taken apart. The lines are from the firmware's own mouth."""
+"""Parsing of lines that GRBL firmware sends."""
 
 import pytest
 
@@ -47,7 +47,7 @@ from macontrol.hal.stages.grbl.protocol import (
         ),
     ],
 )
-def test_lines_are_understood(line: bytes, report: Report) -> None:
+def test_lines_are_parsed(line: bytes, report: Report) -> None:
     assert parse(line) == report
 
 
@@ -73,11 +73,12 @@ def test_lines_are_understood(line: bytes, report: Report) -> None:
         b"Grbl",
     ],
 )
-def test_what_is_not_understood_is_noise(line: bytes) -> None:
+def test_anything_else_is_noise(line: bytes) -> None:
     assert parse(line) == Noise(line)
 
 
-def test_codes_are_told_in_words() -> None:
+def test_codes_have_a_meaning_and_a_fix() -> None:
     assert "no limit switch was found" in str(Alarm(9))
+    assert "$23" in Alarm(9).fix
     assert "home it" in str(Failure(9))
     assert str(Alarm(200)) == "ALARM:200"
