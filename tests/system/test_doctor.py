@@ -174,7 +174,7 @@ class TestZaber:
     def test_without_the_microstep_size_the_settings_fail(
         self, check: Check, device: VirtualZaber
     ) -> None:
-        report = self.examine(check, device, "--set", "stage.microstep_mm=unknown")
+        report = self.examine(check, device, "--set", "stage.zaber.microstep_mm=unknown")
         assert report.failed(*STAGE) == ["settings"]
         assert report.lines["board"][0] == "skip"
         assert "data sheet" in report.text_of("settings")
@@ -275,9 +275,11 @@ class TestStage:
 
     @pytest.mark.fault("axis-missing")
     def test_an_axis_that_the_board_does_not_have(self, check: Check, closing: ExitStack) -> None:
-        report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.axis="C"')
+        report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.grbl.axis="C"')
         assert report.failed(*STAGE) == ["settings"]
-        assert "stage.axis = 'C': the board has only the axes X Y Z" in report.text_of("settings")
+        assert "stage.grbl.axis = 'C': the board has only the axes X Y Z" in report.text_of(
+            "settings"
+        )
 
     @pytest.mark.fault("board-settings-contradict")
     def test_a_board_without_homing(self, check: Check, closing: ExitStack) -> None:
