@@ -277,7 +277,8 @@ class TestStage:
     def test_an_axis_that_the_board_does_not_have(self, check: Check, closing: ExitStack) -> None:
         report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.grbl.axis="C"')
         assert report.failed(*STAGE) == ["settings"]
-        assert "stage.grbl.axis = 'C': the board has only the axes X Y Z" in report.text_of(
+        problem = "stage.grbl.axis = 'C': the board has only the axes X Y Z"
+        assert problem in report.text_of("settings")
             "settings"
         )
 
