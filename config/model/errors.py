@@ -1,8 +1,8 @@
 """Every error macontrol raises on purpose, each with the exit code it leads to.
 
 The codes follow sysexits.h, so that a service manager can distinguish a wrong configuration (do not
-restart) from missing hardware (restart). All rooms raise from this list. An error has two fields
-for a person: `detail` says what is wrong and where, `fix` says what to do. No code parses messages.
+restart) from missing hardware (restart). An error has two fields for a person: `detail` says what
+is wrong and where, `fix` says what to do. Nothing parses a message.
 """
 
 from __future__ import annotations

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from macontrol.config.policies import POLICIES, known_policy
 from macontrol.config.sections.section import Auto, Fraction, NonNegative, Positive, Section
 
-PolicyName: TypeAlias = Annotated[str, AfterValidator(known_policy)]
-
 
 class Algorithm(Section):
     """The policy and its parameters (Algorithm 1 and the benchmarks)."""
 
-    policy: PolicyName
+    policy: Annotated[str, AfterValidator(known_policy)]
     beta: NonNegative | Auto
     eta: NonNegative
     margin: NonNegative

@@ -1,4 +1,4 @@
-"""Not one command beyond reach: the guard between adversarial wishes and a stage that lies."""
+"""No command beyond reach, for adversarial requests and wrong reports of the stage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RAILS = [
 
 
 class LyingStage:
-    """Moves, and tells anything: the truth mostly, or what the test puts into `says`."""
+    """Moves, and reports its position, or what the test puts into `says`."""
 
     def __init__(self, travel_mm: float, step_mm: float) -> None:
         self.description = StageDescription("liar", travel_mm, step_mm, 600.0, inf, 0.0, 0.0)
@@ -59,19 +59,19 @@ class LyingStage:
     def close(self) -> None: ...
 
 
-def attempt(guard: Guard, wish: float | None) -> None:
-    """Locate (no wish) or move, as a loop would: refusals and faults lead to a question."""
+def attempt(guard: Guard, wanted: float | None) -> None:
+    """Locate (None) or move, as a loop does: locate again after a refusal or a fault."""
     try:
-        if wish is None:
+        if wanted is None:
             guard.locate(1.0)
         else:
-            guard.move(wish, 1.0)
+            guard.move(wanted, 1.0)
     except (CommandRefusedError, StageError):
         guard.doubt()
 
 
 @pytest.mark.parametrize(("region", "stroke", "step"), RAILS)
-def test_adversarial_wishes_and_reports_in_the_hundred_thousands(
+def test_adversarial_requests_and_reports_in_the_hundred_thousands(
     region: float, stroke: float, step: float
 ) -> None:
     rng = Random(f"{region} {stroke} {step}")
@@ -92,15 +92,15 @@ def test_adversarial_wishes_and_reports_in_the_hundred_thousands(
             continue
         here, kind = guard.reported_mm, rng.random()
         if kind < 0.1:
-            wish = rng.choice(odd)
+            wanted = rng.choice(odd)
         elif kind < 0.2:
-            wish = rng.uniform(-region, 2 * region)
+            wanted = rng.uniform(-region, 2 * region)
         elif kind < 0.6:
             edge = here + rng.choice([-stroke, stroke])
-            wish = edge + rng.choice([0.0, 1e-12, -1e-12, 1e-7, -1e-7, 1.1e-6, -1.1e-6, 1e-3])
+            wanted = edge + rng.choice([0.0, 1e-12, -1e-12, 1e-7, -1e-7, 1.1e-6, -1.1e-6, 1e-3])
         else:
-            wish = here + rng.uniform(-1.2, 1.2) * stroke
-        attempt(guard, wish)
+            wanted = here + rng.uniform(-1.2, 1.2) * stroke
+        attempt(guard, wanted)
     assert watched.objections == []
     if stroke > step:
         assert watched.commands > COMMANDS / len(RAILS) / 40
@@ -126,7 +126,7 @@ SHARES = st.floats(-1.5, 1.5)
         max_size=30,
     ),
 )
-def test_any_rail_any_wishes_any_reports(
+def test_any_rail_any_requests_any_reports(
     region: float,
     stroke: float,
     step: float,
@@ -137,9 +137,11 @@ def test_any_rail_any_wishes_any_reports(
     watched = WatchedStage(stage, region_mm=region, stroke_mm=stroke)
     guard = Guard(watched, region_mm=region, stroke_mm=stroke)
     attempt(guard, None)
-    for wish, says, arrived, silent in script:
+    for wanted, says, arrived, silent in script:
         stage.says, stage.arrived, stage.silent = says, arrived, silent
-        attempt(guard, guard.reported_mm + wish[1] * stroke if isinstance(wish, tuple) else wish)
+        attempt(
+            guard, guard.reported_mm + wanted[1] * stroke if isinstance(wanted, tuple) else wanted
+        )
         stage.says, stage.arrived, stage.silent = None, True, False
         if not guard.is_standing:
             attempt(guard, None)
@@ -151,7 +153,7 @@ def test_any_rail_any_wishes_any_reports(
     at=st.floats(-60, 120),
     step=st.sampled_from([0.0, 0.0125, 1 / 160]),
 )
-def test_a_command_is_the_wish_to_the_nearest_step_or_nothing(
+def test_a_command_is_the_requested_position_to_the_nearest_step_or_nothing(
     wanted: float, at: float, step: float
 ) -> None:
     stage = LyingStage(60.0, step)
@@ -162,6 +164,6 @@ def test_a_command_is_the_wish_to_the_nearest_step_or_nothing(
         command = guard.command_for(wanted)
     except CommandRefusedError:
         inside = 0 <= wanted <= 60 and abs(wanted - at) <= 0.6
-        assert not inside, "a wish within reach was refused"
+        assert not inside, "a wanted within reach was refused"
     else:
         assert abs(command - wanted) <= max(step, 1e-6)

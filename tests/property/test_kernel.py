@@ -1,4 +1,4 @@
-"""Every kernel that a config can ask for is a covariance, and its features reproduce it."""
+"""Every kernel of a config is a covariance, and its features reproduce it."""
 
 from __future__ import annotations
 

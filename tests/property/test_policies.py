@@ -1,4 +1,4 @@
-"""No policy ever asks for a step beyond the stroke or a position off the rail.
+"""No policy decides a step beyond the stroke or a position off the rail.
 
 Whatever the antenna reports (it may stand between grid points, or not where it was sent), and
 whichever rewards are missing or late.
@@ -47,7 +47,7 @@ def configs(draw: st.DrawFn, policy: str) -> Config:
 
 
 slots = st.tuples(
-    st.sampled_from(["as told", "short", "anywhere"]),
+    st.sampled_from(["as reported", "short", "anywhere"]),
     st.floats(0.0, 1.0),
     st.sampled_from(["seen", "missing", "late"]),
     st.floats(-5.0, 5.0),
@@ -87,7 +87,7 @@ def test_every_step_is_within_reach_and_on_the_rail(
         elif abs(decision.position - x) < stroke - ROUNDING:
             pytest.fail("a step towards a target beyond reach must be a full stroke")
         x = {
-            "as told": decision.position,
+            "as reported": decision.position,
             "short": x + share * (decision.position - x),
             "anywhere": share * length,
         }[report]
@@ -95,7 +95,7 @@ def test_every_step_is_within_reach_and_on_the_rail(
 
 
 @pytest.mark.parametrize("policy", ["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy"])
-def test_a_stroke_between_grid_steps_is_never_exceeded_nor_wasted(policy: str) -> None:
+def test_a_stroke_between_grid_steps_is_used_and_not_exceeded(policy: str) -> None:
     config = PAPER.replace(
         algorithm__policy=policy,
         algorithm__grid_spacing=0.05,

@@ -1,4 +1,4 @@
-"""Whatever comes, in whatever order: the posterior is the direct solve of the newest w samples."""
+"""For samples in any order, the posterior is the direct solution of the newest w samples."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
     factor=st.floats(1e-3, 1e3),
 )
 @settings(max_examples=50)
-def test_the_mean_is_linear_in_the_rewards_and_the_variance_blind_to_them(
+def test_the_mean_is_linear_in_the_rewards_and_the_variance_does_not_depend_on_them(
     samples: list[tuple[float, float]], factor: float
 ) -> None:
     config = PAPER.replace(algorithm__grid_spacing=0.05)

@@ -1,4 +1,4 @@
-"""Run files damaged at random: a run begins, and a reader gets a DataError or a run.
+"""Run files with random damage: a run starts, and a reader gets a DataError or a run.
 
 Each file is a real run with some bytes changed, cut off or added, or with its tables changed by
 SQL. `MACONTROL_FUZZ_FILES` sets how many are tried; file number N is the same in every run.
@@ -132,7 +132,7 @@ def wholes(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 
 
 def check_resume(path: Path) -> None:
-    """A run begins: with what a run can have written, or cold."""
+    """A run starts: from what a run can have written, or cold."""
     found = find_resume(path, CONFIG, WALL + LAST_START + 0.03)
     if isinstance(found, NoResume):
         assert found.reason.encode()
@@ -164,7 +164,7 @@ def check_reading(path: Path) -> None:
 @pytest.mark.fault("last-run-damaged")
 @pytest.mark.timeout(120 + FILES // SHARES)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_whatever_a_run_file_holds(share: int, wholes: list[bytes], tmp_path: Path) -> None:
+def test_any_content_of_a_run_file(share: int, wholes: list[bytes], tmp_path: Path) -> None:
     for number in range(share, FILES, SHARES):
         rng = random.Random(number)
         path = tmp_path / f"run{number}.sqlite"

@@ -1,4 +1,4 @@
-"""What the paper proves of every run holds of every run, and the chain rule of information gain."""
+"""The paper's bounds hold for every run, and the chain rule of information gain holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = 60
     jumps=st.booleans(),
 )
 @settings(max_examples=40)
-def test_every_run_of_moveucb_keeps_the_promises(
+def test_every_run_of_moveucb_is_within_the_bounds(
     data: st.DataObject,
     margin: float,
     window: int,

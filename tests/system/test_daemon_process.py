@@ -42,7 +42,7 @@ Line = dict[str, Any]
 
 
 class Macontrol:
-    """A run in a process of its own, whose log is read as it comes."""
+    """A run in a process of its own; its log is read continuously."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class Macontrol:
             self.raw.append(line.decode())
             self.lines.append(json.loads(line, parse_constant=refuse))
 
-    def told(self, event: str) -> list[Line]:
+    def reported(self, event: str) -> list[Line]:
         return [line for line in self.lines if line["event"] == event]
 
     def until(self, event: str) -> Line:
         """Wait for a line of the log."""
-        wait_for(lambda: bool(self.told(event)) or self.process.poll() is not None, event)
-        assert self.told(event), self.error()
-        return self.told(event)[0]
+        wait_for(lambda: bool(self.reported(event)) or self.process.poll() is not None, event)
+        assert self.reported(event), self.error()
+        return self.reported(event)[0]
 
     def ends(self) -> int:
         """Wait for the end, and get the exit code."""
@@ -121,7 +121,7 @@ def refuse(constant: str) -> None:
 
 
 def surroundings(folder: Path) -> dict[str, str]:
-    """An environment in which nothing is written but into a folder."""
+    """An environment in which everything is written into one folder."""
     for name in ("state", "locks"):
         (folder / name).mkdir(exist_ok=True)
     dropped = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "STATE_DIRECTORY")
@@ -169,19 +169,19 @@ def await_slots(path: Path) -> None:
 
 
 def most_missed(path: Path) -> int:
-    """How far the slots of a run are apart at most, in slots."""
+    """The largest distance between two slots of a run, in slots."""
     return int(np.diff(read_run(path).slots["slot"]).max(initial=0))
 
 
 def check_raster(run: Run) -> None:
-    """Slots lie on the raster of slots and are numbered by time: never two for one."""
+    """Slots begin at boundaries and are numbered by time, each once."""
     slots, starts = run.slots["slot"], run.slots["start_s"]
     assert (np.diff(slots) >= 1).all()
     np.testing.assert_allclose(np.diff(starts), np.diff(slots) * SLOT_S, atol=1e-6)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_the_run_well(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: signal.Signals) -> None:
     with Macontrol(tmp_path, *RELAXED) as daemon:
         daemon.until("start")
         time.sleep(Random(number).uniform(0.1, 0.8))
@@ -200,7 +200,7 @@ def test_a_signal_ends_the_run_well(tmp_path: Path, number: signal.Signals) -> N
     run = read_run(path)
     assert len(run.slots["slot"]) == summary["slots"] > 0
     assert kinds(run)[-1] == EventKind.STOP
-    assert daemon.told("stop")[0]["detail"] == "the run has ended"
+    assert daemon.reported("stop")[0]["detail"] == "the run has ended"
     assert [line["event"] for line in daemon.lines if line["level"] == "error"] == []
     check_raster(run)
     missed = sum(event.value or 0 for event in run.events if event.kind == EventKind.MISSED)
@@ -208,18 +208,18 @@ def test_a_signal_ends_the_run_well(tmp_path: Path, number: signal.Signals) -> N
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.3])
-def test_a_signal_while_it_starts_ends_it_too(tmp_path: Path, delay_s: float) -> None:
+def test_a_signal_during_the_start_ends_it(tmp_path: Path, delay_s: float) -> None:
     with Macontrol(tmp_path, *RELAXED) as daemon:
         time.sleep(delay_s)
         # Before it listens, the kernel ends it; nothing has been touched by then.
         assert daemon.stop() in (0, -signal.SIGTERM)
 
 
-def test_a_long_slot_is_not_waited_out(tmp_path: Path) -> None:
+def test_a_signal_ends_a_long_slot_early(tmp_path: Path) -> None:
     with Macontrol(tmp_path, "--set=physical.slot_duration_s=600") as daemon:
         daemon.until("start")
         assert daemon.stop() == 0
-        assert daemon.told("stop")[0]["detail"] == "the run has ended"
+        assert daemon.reported("stop")[0]["detail"] == "the run has ended"
 
 
 def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
                 assert code == 0
                 continue
             assert code == 128 + signal.SIGTERM
-            assert daemon.told("stop")[0]["detail"] == "forced"
+            assert daemon.reported("stop")[0]["detail"] == "forced"
             assert "Traceback" not in daemon.error()
         (path,) = run_files(folder)
         assert kinds(read_run(path))[-1] == EventKind.STOP
@@ -254,7 +254,7 @@ def test_a_suspended_process_resynchronises_without_a_burst(tmp_path: Path) -> N
         (path,) = run_files(tmp_path)
         wait_for(lambda: most_missed(path) >= 20, "a slot after those that were missed")
         assert daemon.stop() == 0
-        assert daemon.told("missed-slots")
+        assert daemon.reported("missed-slots")
         assert daemon.summary["missed_slots"] >= 20
     run = read_run(path)
     check_raster(run)
@@ -288,8 +288,8 @@ def test_a_killed_run_is_kept_and_resumed(tmp_path: Path) -> None:
 
     with Macontrol(tmp_path, *RELAXED, "--slots", "20", "--resume") as daemon:
         assert daemon.ends() == 0
-        assert daemon.told("resume")
-        assert not daemon.told("survey")
+        assert daemon.reported("resume")
+        assert not daemon.reported("survey")
     (second,) = set(run_files(tmp_path)) - {path for path, _ in tried}
     run = read_run(second)
     assert run.header.resumed_from == str(first)
@@ -307,9 +307,9 @@ def test_a_killed_run_is_kept_and_resumed(tmp_path: Path) -> None:
     for arguments in ([], ["--resume", "--set=algorithm.beta=2.0"], ["--resume", "--name=other"]):
         with Macontrol(tmp_path, *RELAXED, "--slots", "3", *arguments) as daemon:
             assert daemon.ends() == 0
-            assert daemon.told("survey"), arguments
-            assert not daemon.told("resume")
-            assert daemon.told("start")[0]["detail"].startswith("slot 1,")
+            assert daemon.reported("survey"), arguments
+            assert not daemon.reported("resume")
+            assert daemon.reported("start")[0]["detail"].startswith("slot 1,")
 
 
 def test_a_run_file_of_a_given_name_is_set_aside_and_resumed_from(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_a_run_file_of_a_given_name_is_set_aside_and_resumed_from(tmp_path: Path
     assert not run_files(tmp_path)
 
 
-def test_one_controller_a_stage(tmp_path: Path) -> None:
+def test_one_controller_per_stage(tmp_path: Path) -> None:
     with Macontrol(tmp_path, *RELAXED) as first:
         first.until("start")
         with Macontrol(tmp_path, *RELAXED) as second:
@@ -336,7 +336,7 @@ def test_one_controller_a_stage(tmp_path: Path) -> None:
         assert first.stop() == 0
 
 
-def test_a_reader_that_goes_away_hurts_nobody(tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_output_does_not_disturb_the_run(tmp_path: Path) -> None:
     with Macontrol(tmp_path, *RELAXED, "--faults", "1:0.2", stdout=subprocess.PIPE) as daemon:
         assert daemon.process.stdout is not None
         assert b'"event"' in daemon.process.stdout.readline()
@@ -352,7 +352,7 @@ def test_a_reader_that_goes_away_hurts_nobody(tmp_path: Path) -> None:
     assert kinds(run)[-1] == EventKind.STOP
 
 
-def test_a_reader_that_does_not_read_hurts_nobody(tmp_path: Path) -> None:
+def test_a_reader_that_does_not_read_does_not_disturb_the_run(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
@@ -372,7 +372,7 @@ def test_a_reader_that_does_not_read_hurts_nobody(tmp_path: Path) -> None:
     assert kinds(read_run(path))[-1] == EventKind.STOP
 
 
-def test_without_any_standard_output_the_run_goes_on(tmp_path: Path) -> None:
+def test_without_standard_output_the_run_continues(tmp_path: Path) -> None:
     with Macontrol(
         tmp_path, *RELAXED, "--slots", "20", stdout=subprocess.DEVNULL, set_up=lambda: os.close(1)
     ) as daemon:
@@ -381,13 +381,13 @@ def test_without_any_standard_output_the_run_goes_on(tmp_path: Path) -> None:
     assert len(read_run(path).slots["slot"]) == 20
 
 
-def test_without_a_place_to_record_there_is_a_warning_and_a_run(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_recorded_has_a_warning(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     environment = {"XDG_STATE_HOME": str(blocked)}
     with Macontrol(tmp_path, *RELAXED, "--slots", "5", environment=environment) as daemon:
         assert daemon.ends() == 0, daemon.error()
-        assert "nothing is recorded" in daemon.told("warning")[0]["detail"]
+        assert "nothing is recorded" in daemon.reported("warning")[0]["detail"]
         assert daemon.summary["slots"] == 5
 
 
@@ -414,20 +414,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.fault("disk-full")
-def test_a_full_disk_stops_the_recording_but_not_the_control(
-    tmp_path: Path, small_disk: Path
-) -> None:
+def test_a_full_disk_stops_the_recording_but_not_the_run(tmp_path: Path, small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(60 * 1024))
     path = small_disk / "run.sqlite"
     words = ["--run", str(path), "--set=run.free_space_floor_mb=0"]
     with Macontrol(tmp_path, *RELAXED, *words) as daemon:
         daemon.until("recording")
-        assert "recording has stopped" in daemon.told("recording")[0]["detail"]
+        assert "recording has stopped" in daemon.reported("recording")[0]["detail"]
         assert daemon.process.poll() is None
-        before = len(daemon.told("recording"))
+        before = len(daemon.reported("recording"))
         ballast.unlink()
-        wait_for(lambda: len(daemon.told("recording")) > before, "the recording to go on")
+        wait_for(lambda: len(daemon.reported("recording")) > before, "the recording to go on")
         assert daemon.stop() == 0
         assert daemon.summary["records_lost"] == 0
     run = read_run(path)
@@ -467,7 +465,7 @@ class Terminal:
             if ready:
                 try:
                     self.text += os.read(self._terminal, 65536).decode("utf-8", "replace")
-                except OSError:  # nobody holds the other end any more
+                except OSError:  # the other end is closed
                     return
 
     def until(self, text: str) -> None:
@@ -480,7 +478,7 @@ class Terminal:
         os.write(self._terminal, keys)
 
     def ends(self) -> int:
-        """Wait for the end, let the shell go, and get the exit code."""
+        """Wait for the end, close the shell, and get the exit code."""
         self.type(b"\n")
         ends = time.monotonic() + PATIENCE_S
         while self.code is None:
@@ -514,7 +512,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_the_live_view_draws_and_control_c_ends_all_of_it(tmp_path: Path) -> None:
+def test_the_live_view_draws_and_control_c_ends_view_and_run(tmp_path: Path) -> None:
     with Terminal(tmp_path, *RELAXED) as terminal:
         terminal.until("planned")
         for shown in ("macontrol · moveucb on sim", "slot", "position", "target", "reward"):
@@ -534,7 +532,7 @@ def test_the_live_view_draws_and_control_c_ends_all_of_it(tmp_path: Path) -> Non
     assert kinds(read_run(path))[-1] == EventKind.STOP
 
 
-def test_the_live_view_does_not_outlive_a_killed_run(tmp_path: Path) -> None:
+def test_the_live_view_ends_with_a_killed_run(tmp_path: Path) -> None:
     with Terminal(tmp_path, *RELAXED) as terminal:
         terminal.until("planned")
         view = children(terminal.pid)
@@ -546,7 +544,7 @@ def test_the_live_view_does_not_outlive_a_killed_run(tmp_path: Path) -> None:
         assert terminal.text.rfind(SHOW_CURSOR) > terminal.text.rfind(HIDE_CURSOR)
 
 
-def test_a_killed_view_does_not_hurt_the_run(tmp_path: Path) -> None:
+def test_a_killed_view_does_not_disturb_the_run(tmp_path: Path) -> None:
     with Terminal(tmp_path, *RELAXED) as terminal:
         terminal.until("planned")
         for pid in children(terminal.pid):
@@ -560,14 +558,14 @@ def test_a_killed_view_does_not_hurt_the_run(tmp_path: Path) -> None:
 
 
 def waiting(manager: socket.socket) -> list[str]:
-    """The messages that have come already."""
+    """The messages that have arrived."""
     found = []
     while select.select([manager], [], [], 0)[0]:
         found.append(manager.recv(4096).decode())
     return found
 
 
-def test_the_service_manager_hears_of_it(tmp_path: Path) -> None:
+def test_the_service_manager_gets_its_messages(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(PATIENCE_S)

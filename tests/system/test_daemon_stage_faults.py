@@ -226,7 +226,7 @@ class Daemon:
         for line in _pipe(self.process.stdout):
             with self._news:
                 self.events.append(event := json.loads(line))
-                if event["event"] == "missed-slots" and "was being" in event["detail"]:
+                if event["event"] == "missed-slots" and "of the stage" in event["detail"]:
                     self._resumed_at_s = CLOCK.now()
                 self._news.notify()
         with self._news:
@@ -244,7 +244,7 @@ class Daemon:
         """Wait until no homing again is near, if there is any: a fault in one is told otherwise."""
         rehomes = self._bench.config.stage.rehome_every_s != "off"
         if rehomes and CLOCK.now() - self._resumed_at_s > FRESH_S:
-            self.await_event("missed-slots", "being homed again", since=len(self.events))
+            self.await_event("missed-slots", "homing of the stage", since=len(self.events))
 
     def await_board(self, condition: Callable[[], bool]) -> None:
         """Wait for something to come true of the board, while the process runs."""
@@ -277,7 +277,7 @@ class Daemon:
             self.await_event("stage-fault", detail, since=since)
         self.await_event("recovery", "the stage works again", since=since)
         if is_homed:
-            self.await_event("missed-slots", "the stage was being recovered", since=since)
+            self.await_event("missed-slots", "recovery of the stage", since=since)
         self.work_on()
 
     def end(self, within_s: float = 25.0) -> tuple[int, str]:

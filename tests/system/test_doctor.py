@@ -277,10 +277,7 @@ class TestStage:
     def test_an_axis_that_the_board_does_not_have(self, check: Check, closing: ExitStack) -> None:
         report = check("--port", board(closing).port, *NO_RADIO, "--set", 'stage.grbl.axis="C"')
         assert report.failed(*STAGE) == ["settings"]
-        problem = "stage.grbl.axis = 'C': the board has only the axes X Y Z"
-        assert problem in report.text_of("settings")
-            "settings"
-        )
+        assert "X Y Z" in report.text_of("settings")
 
     @pytest.mark.fault("board-settings-contradict")
     def test_a_board_without_homing(self, check: Check, closing: ExitStack) -> None:

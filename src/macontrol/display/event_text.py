@@ -16,7 +16,7 @@ _LATE = (EventKind.LATE_ARRIVAL, EventKind.LATE_DECISION)
 
 
 def event_text(event: Event) -> str:
-    """`slot 7: late-arrival: the stage was not there by T_a, 46.20 ms late`."""
+    """`slot 7: late-arrival: the stage was not in position by T_a, 46.20 ms late`."""
     form = _VALUES.get(event.kind, " {:.3g}")
     value = "" if event.value is None else form.format(event.value)
     if event.kind is EventKind.MISSED and event.value == 1:

@@ -120,7 +120,7 @@ def test_both_fixes_of_a_slot_that_is_too_short_are_accepted(choice: int) -> Non
     slow = replace(RAIL, latency_s=0.05)
     with pytest.raises(SlotTooShortError) as refusal:
         check_plan(lab(), slow)
-    both = suggestions(str(refusal.value))
+    both = suggestions(refusal.value.fix)
     assert len(both) == 2
     check_plan(lab(*both[choice]), slow)
     check_plan(lab(*both[choice]), replace(slow, latency_s=slow.latency_s + 1e-3))

@@ -1,4 +1,4 @@
-"""The daemon in this process: what it wires together, and how it ends."""
+"""The daemon in this process: what it connects, and how it ends."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from macontrol.stop_signals import ForcedStop, StopSignals
 
 @pytest.fixture(autouse=True)
 def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written but into the test's folder, and this process stays an ordinary one."""
+    """Write only into the test's folder, and keep normal scheduling."""
     (tmp_path / "locks").mkdir()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "locks"))
@@ -92,7 +92,7 @@ def log(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 class StrangePolicy:
-    """A policy that does what a test wants at slot 20."""
+    """A policy with an action of the test in slot 20."""
 
     start_position = 3.0
 
@@ -170,7 +170,7 @@ class TestRun:
         assert summary["records_lost"] == 0
         assert summary["records_written"] == 400 + len(run.events)
 
-    def test_what_a_run_starts_from_is_told(
+    def test_the_start_of_a_run_is_reported(
         self, paper: Config, capfd: pytest.CaptureFixture[str]
     ) -> None:
         Daemon(paper, options()).run()
@@ -202,7 +202,7 @@ class TestRun:
             ({"physical__acceleration_m_per_s2": 3000.0, "physical__stroke": "auto"}, True),
         ],
     )
-    def test_a_stroke_shorter_than_v_t_a_is_told(
+    def test_a_stroke_shorter_than_v_t_a_is_reported(
         self,
         paper: Config,
         settings: dict[str, Any],
@@ -210,9 +210,9 @@ class TestRun:
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         Daemon(paper.replace(**settings), options(slots=2)).run()
-        told = [line["detail"] for line in log(capfd) if line["event"] == "warning"]
-        assert bool(told) == says
-        assert all("that is the stroke of this run" in line for line in told)
+        reported = [line["detail"] for line in log(capfd) if line["event"] == "warning"]
+        assert bool(reported) == says
+        assert all("that is the stroke of this run" in line for line in reported)
 
     @pytest.mark.parametrize(
         ("priority", "fast", "reserved"),
@@ -264,7 +264,7 @@ class TestRun:
         assert main(["--backend", "sim", "--fast", "--log", "json", *arguments]) == 0
         assert log(capfd)[-1]["slots"] == slots
 
-    def test_faults_injected_are_those_told(
+    def test_the_injected_faults_are_the_reported_ones(
         self, paper: Config, capfd: pytest.CaptureFixture[str]
     ) -> None:
         Daemon(paper, options(slots=500, faults=(7, 0.1))).run()
@@ -323,7 +323,7 @@ class TestRestart:
         assert self.first_slot(config, capfd) > 3
         assert self.first_slot(config, capfd, resume=False) == 1
 
-    def test_a_death_before_the_first_slot_does_not_cost_the_run_before_it(
+    def test_a_run_that_ended_before_its_first_slot_does_not_hide_the_run_before_it(
         self, config: Config, capfd: pytest.CaptureFixture[str]
     ) -> None:
         self.first_slot(config, capfd)
@@ -352,7 +352,7 @@ class TestRestart:
         assert resumed.startswith(f"resumed from {path}, ")
         assert "is now" in renamed
 
-    def test_nor_of_another_bench_or_config(
+    def test_a_run_of_another_bench_or_config_is_not_resumed(
         self, config: Config, capfd: pytest.CaptureFixture[str]
     ) -> None:
         self.first_slot(config, capfd)
@@ -361,7 +361,7 @@ class TestRestart:
 
     @pytest.mark.fault("other-board-since-last-run")
     @pytest.mark.parametrize("before", [{"bench": "simulated", "port": "USB 1"}, None])
-    def test_nor_of_another_board_under_the_same_name(
+    def test_a_run_of_another_board_under_the_same_name_is_not_resumed(
         self,
         config: Config,
         before: dict[str, str] | None,
@@ -373,9 +373,9 @@ class TestRestart:
             self.first_slot(config, capfd)
         lines = self.run(config, capfd)
         (cold,) = (line["detail"] for line in lines if line["event"] == "cold-start")
-        assert ("port was USB 1 and is unknown" if before else "which bench") in cold
+        assert ("port was USB 1 and is unknown" if before else "no identity") in cold
 
-    def test_nor_if_it_is_older_than_the_window(
+    def test_a_run_older_than_the_window_is_not_resumed(
         self, config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.first_slot(config, capfd)
@@ -385,7 +385,7 @@ class TestRestart:
         (cold,) = (line["detail"] for line in lines if line["event"] == "cold-start")
         assert "s old, and the window is" in cold
 
-    def test_nor_if_it_has_become_so_while_the_bench_was_opened(
+    def test_a_run_that_became_too_old_while_the_bench_opened_is_not_resumed(
         self, config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.first_slot(config, capfd)
@@ -401,7 +401,7 @@ class TestRestart:
         (cold,) = (line["detail"] for line in lines if line["event"] == "cold-start")
         assert "now that the bench is ready" in cold
 
-    def test_it_goes_on_towards_its_target(
+    def test_a_resumed_run_keeps_its_target_and_window(
         self, config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         moving = config.replace(algorithm__policy="moveucb", run__seed=4)
@@ -431,7 +431,7 @@ def test_options_that_contradict_resuming_are_refused(
 
 
 @pytest.mark.fault("low-space-at-start")
-def test_a_start_without_room_says_so_and_the_run_goes_on(
+def test_a_start_without_free_space_is_reported_and_the_run_continues(
     paper: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.sqlite"
@@ -446,13 +446,13 @@ def test_a_start_without_room_says_so_and_the_run_goes_on(
 
 
 class TestKeptSurvey:
-    """What a run on a bench without prior knowledge does with a survey that is kept."""
+    """How a run on a bench without prior knowledge uses a stored survey."""
 
     BENCH: ClassVar = {"bench": "simulated"}
 
     @pytest.fixture
     def start(self, paper: Config, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-        """Keep a survey of some age, start, and return survey, notes and walks."""
+        """Store a survey of some age, start, and return survey, notes and walks."""
         monkeypatch.setattr(SimulatedBench, "prior_survey", lambda *_: None)
         walked = Survey(np.array([0.0, 3.0, 6.0]), np.array([1.0, 3.0, 2.0]), 0.0, time.time())
         walks: list[int] = []
@@ -484,7 +484,9 @@ class TestKeptSurvey:
 
         return begin
 
-    def test_its_samples_are_used_within_the_windows_time(self, start: Callable[..., Any]) -> None:
+    def test_its_samples_are_used_while_they_fit_the_window(
+        self, start: Callable[..., Any]
+    ) -> None:
         _, in_window, (note,), walks = start(5.0)
         assert (in_window, walks) == (True, 0)
         assert note.startswith("survey: 3 samples from ")
@@ -492,7 +494,7 @@ class TestKeptSurvey:
 
     @pytest.mark.fault("survey-older-than-window")
     @pytest.mark.parametrize("policy", ["moveucb", "gp-ucb", "epsilon-greedy", "fixed"])
-    def test_later_only_sigma_f_is(self, start: Callable[..., Any], policy: str) -> None:
+    def test_later_only_sigma_f_is_used(self, start: Callable[..., Any], policy: str) -> None:
         survey, in_window, (note,), walks = start(25.0, policy)
         assert (in_window, walks) == (False, 0)
         assert survey.reward.tolist() == [1.0, 3.0, 2.0]
@@ -526,8 +528,8 @@ class TestKeptSurvey:
         assert Daemon(config, options(slots=3)).run() == 0
         assert made[0].posterior.slots == [1, 2, 3]
         assert made[0].posterior.sigma_f2 == survey.sigma_f2(config)
-        (told,) = (line for line in log(capfd) if line["event"] == "survey")
-        assert told["detail"].startswith("0 samples")
+        (reported,) = (line for line in log(capfd) if line["event"] == "survey")
+        assert reported["detail"].startswith("0 samples")
 
 
 class TestEnding:
@@ -571,7 +573,7 @@ class TestEnding:
             Daemon(paper, options()).run()
         assert any("Traceback" in str(line.get("detail")) for line in log(capfd))
 
-    def test_before_anything_listens_it_is_printed(
+    def test_an_early_traceback_is_printed(
         self, paper: Config, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         def fail(*_: object, **__: object) -> None:
@@ -582,7 +584,7 @@ class TestEnding:
             Daemon(paper, options()).run()
         assert "Traceback" in capfd.readouterr().err
 
-    def test_hardware_that_fails_for_good_is_69_and_stopped(
+    def test_hardware_that_keeps_failing_ends_the_run_with_69_and_a_stopped_stage(
         self,
         paper: Config,
         tmp_path: Path,
@@ -683,7 +685,7 @@ class TestEnding:
         assert Daemon(paper, options()).run() == 128 + signal.SIGTERM
         assert capfd.readouterr().err == ""
 
-    def test_a_run_that_fails_is_summed_up_before_the_cause_is_told(
+    def test_a_failed_run_has_a_summary_before_the_cause(
         self,
         paper: Config,
         strange: Callable[[Callable[[], object]], None],
@@ -754,7 +756,7 @@ class TestEnding:
 
 class TestSignals:
     @pytest.mark.fault("sighup")
-    def test_a_service_does_not_end_when_it_is_hung_up(
+    def test_a_service_does_not_end_on_sighup(
         self,
         paper: Config,
         tmp_path: Path,
@@ -784,18 +786,18 @@ class TestSignals:
         assert log(capfd)[-1]["slots"] == 40
         assert signal.getsignal(signal.SIGUSR1) is before
 
-    def test_a_hang_up_stops_what_is_no_service(self) -> None:
+    def test_sighup_stops_a_run_that_is_not_a_service(self) -> None:
         with StopSignals() as signals:
             os.kill(os.getpid(), signal.SIGHUP)
             assert signals.first == signal.SIGHUP
 
-    def test_an_ignored_hang_up_is_no_first_signal(self) -> None:
+    def test_an_ignored_sighup_is_not_the_first_signal(self) -> None:
         with StopSignals(ignore_hang_up=True) as signals:
             for _ in range(3):
                 os.kill(os.getpid(), signal.SIGHUP)
             assert (signals.first, signals.hang_ups) == (0, 3)
 
-    def test_ignored_ones_stay_ignored(self) -> None:
+    def test_ignored_signals_stay_ignored(self) -> None:
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             with StopSignals() as signals:

@@ -108,7 +108,7 @@ def test_soapysdr_is_asked_for_radios_only_on_request(
     assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in told
     monkeypatch.setattr(Soapy.Device, "enumerate", list)
     assert main(["devices", "--soapy"]) == 0
-    assert "finds: none; its modules: HackRF" in capsys.readouterr().out
+    assert "radios that SoapySDR finds: none" in capsys.readouterr().out
 
 
 @pytest.mark.fault("soapy-not-installed")

@@ -102,7 +102,7 @@ def test_a_suggested_ridge_or_window_is_accepted(choice: int, sigma_f2: float) -
     with pytest.raises(ConfigError) as refusal:
         make_posterior(load_config(assignments=refused_config), sigma_f2)
     assert refusal.value.detail.startswith("algorithm.ridge")
-    applied = suggestions(str(refusal.value))[choice]
+    applied = suggestions(refusal.value.fix)[choice]
     make_posterior(load_config(assignments=[*refused_config, *applied]), sigma_f2)
 
 

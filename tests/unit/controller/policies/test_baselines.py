@@ -125,7 +125,7 @@ class TestSweepAndHold:
         assert held[20] == pytest.approx(3.06)  # seen in slot 11, the first of the sweep
         assert held[30] == pytest.approx(held[23])  # slot 23, the last of its sweep, was best
 
-    def test_a_sweep_that_saw_nothing_changes_nothing(self) -> None:
+    def test_a_sweep_without_rewards_changes_nothing(self) -> None:
         policy = SweepAndHold(
             Grid(6.0, 601), rho_max=0.06, period=50, sweep_slots=10, start_position=3.0
         )
@@ -208,7 +208,7 @@ class TestWithdrawal:
     def hold_of(self, policy: SweepAndHold) -> float:
         return policy.decide(PERIOD + SWEEP, 3.0).target
 
-    def test_the_best_of_what_is_left_is_held(self, sweeping: Config, survey: Survey) -> None:
+    def test_the_best_remaining_position_is_held(self, sweeping: Config, survey: Survey) -> None:
         policy = self.sweep(sweeping, survey, {PERIOD + 1: 0.5, PERIOD + 2: 2.0, PERIOD + 3: 1.0})
         assert self.hold_of(policy) == pytest.approx(3.12)
         policy.withdraw(PERIOD + 2)
@@ -216,7 +216,7 @@ class TestWithdrawal:
         policy.observe(PERIOD + 4, 3.24, 0.9)
         assert self.hold_of(policy) == pytest.approx(3.18)
 
-    def test_a_sweep_of_which_nothing_is_left_goes_back_to_where_it_held(
+    def test_without_rewards_of_the_sweep_it_returns_to_the_held_position(
         self, sweeping: Config, survey: Survey
     ) -> None:
         policy = self.sweep(sweeping, survey, {PERIOD + 1: 0.0, PERIOD + 2: 0.0})
@@ -226,7 +226,7 @@ class TestWithdrawal:
         assert self.hold_of(policy) == pytest.approx(survey.best_position)
 
     @pytest.mark.parametrize("name", ["moveucb", "gp-ucb", "epsilon-greedy", "fixed"])
-    def test_a_policy_decides_as_if_the_slot_had_had_no_reward(
+    def test_a_policy_decides_as_if_the_slot_had_no_reward(
         self, paper: Config, survey: Survey, name: str
     ) -> None:
         config = paper.replace(algorithm__policy=name)

@@ -53,7 +53,7 @@ def test_products_of_features_are_the_kernel(
     assert np.abs(off_grid @ off_grid.T - exact(config, between, between)).max() <= EXACT
 
 
-def test_there_are_few_of_them(paper: Config) -> None:
+def test_there_are_few_features(paper: Config) -> None:
     assert features_of(paper, Grid(6.0, 601)).rank <= 40
 
 
@@ -68,18 +68,18 @@ def test_a_grid_position_has_the_tabulated_feature(paper: Config) -> None:
 
 
 @pytest.mark.parametrize("position", [-1e-3, 6.001, 1e9])
-def test_off_the_rail_there_are_none(paper: Config, position: float) -> None:
+def test_there_are_no_features_off_the_rail(paper: Config, position: float) -> None:
     with pytest.raises(ValueError, match="off the rail"):
         features_of(paper, Grid(6.0, 601)).at(position)
 
 
 def test_a_kernel_too_fine_for_the_rail_is_refused(paper: Config) -> None:
     config = paper.replace(kernel__name="se", kernel__se_length=1e-4)
-    with pytest.raises(ConfigError, match="too fine for a rail of 6"):
+    with pytest.raises(ConfigError, match="too short for a rail of 6"):
         features_of(config, Grid(6.0, 601))
 
 
-def test_they_are_computed_once(paper: Config) -> None:
+def test_features_are_computed_once(paper: Config) -> None:
     first, second = (features_of(paper, Grid(6.0, 601)) for _ in range(2))
     assert first is second
     with pytest.raises(ValueError, match="read-only"):

@@ -44,7 +44,9 @@ def test_the_paper_kernel_is_table_1(paper: Config) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("periods", [(4.15, 1.81, 1.04), "auto"])
-def test_a_position_is_wholly_like_itself(paper: Config, name: str, periods: object) -> None:
+def test_the_covariance_of_a_position_with_itself_is_one(
+    paper: Config, name: str, periods: object
+) -> None:
     settings = paper.replace(kernel__name=name, kernel__fringe_periods=periods).kernel
     assert kernel_from_config(settings)(np.zeros(1))[0] == pytest.approx(1.0, abs=1e-15)
 
@@ -98,7 +100,7 @@ class TestFringeRule:
         assert min(periods) > 1.0 / (2 * np.cos(np.pi / 6))
         assert list(periods) == sorted(periods, reverse=True)
 
-    def test_none_are_none(self) -> None:
+    def test_no_components_have_no_periods(self) -> None:
         assert fringe_periods((30.0, 150.0), 0) == ()
 
     def test_a_config_can_ask_for_it(self, paper: Config) -> None:

@@ -1,4 +1,4 @@
-"""MoveUCB and GP-UCB do, slot for slot, what the paper prints, solved directly."""
+"""MoveUCB and GP-UCB decide in every slot as the paper's equations, solved directly."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_price_of_movement_is_that_of_the_paper() -> None:
 
 @dataclass
 class Belief:
-    """A posterior that believes what a test says."""
+    """A posterior with the values of a test."""
 
     grid: Grid
     mean: Array
@@ -170,11 +170,11 @@ def mover(subject: Belief, **values: float) -> MoveUCB:
 class TestOneDecision:
     """Lines 5 to 8 of Algorithm 1 on surfaces that can be worked out by hand."""
 
-    def test_of_equal_targets_the_lowest_is_taken(self) -> None:
+    def test_the_lowest_of_equal_targets_is_chosen(self) -> None:
         decision = mover(belief([1.0, 3.0, 0.0, 3.0, 3.0])).decide(1, 2.0)
         assert (decision.target, decision.position, decision.switched) == (1.0, 1.0, True)
 
-    def test_locally_too(self) -> None:
+    def test_the_lowest_of_equal_targets_within_reach_is_chosen(self) -> None:
         policy = MoveUCB(
             belief([9.0, 3.0, 0.0, 3.0, 9.0]),
             rho_max=1.0,
@@ -221,7 +221,7 @@ class TestOneDecision:
         decision = mover(belief([0.0, 0.0, 0.0, 7.0, 0.0])).decide(1, 2.0)
         assert (decision.target, decision.position, decision.transit) == (3.0, 3.0, False)
 
-    def test_the_target_outlives_the_slot(self) -> None:
+    def test_the_target_is_kept_from_slot_to_slot(self) -> None:
         subject = belief([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.0])
         policy = mover(subject, margin=0.5)
         first = policy.decide(1, 2.0)

@@ -129,6 +129,6 @@ def test_without_a_seed_it_is_that_of_the_run(paper: Config, survey: Survey) -> 
 
 
 @pytest.mark.parametrize("scale", [1e15, float("inf")])
-def test_rewards_that_drown_the_ridge_are_refused(paper: Config, scale: float) -> None:
+def test_rewards_that_are_too_large_for_the_ridge_are_refused(paper: Config, scale: float) -> None:
     with pytest.raises(ConfigError, match="scale the rewards down"):
         make_posterior(paper, scale)

@@ -95,7 +95,7 @@ def slide(
     check_every: int = 997,
     noise: float | None = None,
 ) -> tuple[Posterior, float]:
-    """Run a posterior over so many slots: it, and its largest error at any checked slot.
+    """Run a posterior over a number of slots; return it and its largest error at a checked slot.
 
     The rewards are nothing but noise of the scale of sigma_f, the hardest to predict, unless the
     noise is given: then they are fringes with that much noise.
@@ -235,7 +235,7 @@ def test_before_any_sample_it_is_the_prior(paper: Config) -> None:
 
 @pytest.mark.parametrize("sigma_f2", [1.0, 6e3], ids=["windowed", "direct"])
 class TestLateRewards:
-    """A reward belongs to its slot, whenever it comes."""
+    """A reward belongs to its slot, whenever it arrives."""
 
     @pytest.fixture
     def config(self, paper: Config) -> Config:
@@ -250,11 +250,11 @@ class TestLateRewards:
             subject.observe(slot, position, reward)
             history.add(slot, position, reward)
 
-    def test_the_solver_is_the_one_meant(self, config: Config, sigma_f2: float) -> None:
+    def test_the_solver_is_the_expected_one(self, config: Config, sigma_f2: float) -> None:
         expected = WindowedPosterior if sigma_f2 == 1.0 else DirectPosterior
         assert isinstance(make_posterior(config, sigma_f2), expected)
 
-    def test_out_of_order_is_as_good_as_in_order(self, config: Config, sigma_f2: float) -> None:
+    def test_the_order_of_arrival_does_not_matter(self, config: Config, sigma_f2: float) -> None:
         rng = np.random.default_rng(1)
         arrival = np.argsort(np.arange(200) + rng.integers(0, 8, 200), kind="stable")
         assert (np.diff(arrival) < 0).any()
@@ -287,7 +287,7 @@ class TestLateRewards:
         np.testing.assert_array_equal(subject.variance, variance)
 
     @pytest.mark.parametrize("repeated", [21, 22, 33, 40])
-    def test_of_two_rewards_of_one_slot_the_first_stands(
+    def test_the_first_of_two_rewards_of_one_slot_counts(
         self, config: Config, sigma_f2: float, repeated: int
     ) -> None:
         subject, history = make_posterior(config, sigma_f2), History(config, sigma_f2)
@@ -307,7 +307,7 @@ class TestLateRewards:
         assert history.error(subject) <= TOLERANCE
 
 
-def test_the_window_is_told_by_its_slots(paper: Config) -> None:
+def test_the_window_lists_its_slots(paper: Config) -> None:
     subject = windowed(coarse(paper.replace(algorithm__window=4)))
     for slot in (5, 3, 9, 7, 8, 2, 8, 6):
         subject.observe(slot, 1.0, 2.0)
@@ -316,7 +316,7 @@ def test_the_window_is_told_by_its_slots(paper: Config) -> None:
 
 @pytest.mark.parametrize("sigma_f2", [1.0, 1e6], ids=["windowed", "direct"])
 @pytest.mark.parametrize("reward", [nan, inf, -inf])
-def test_a_reward_that_is_no_number_is_refused_and_leaves_no_trace(
+def test_a_reward_that_is_not_a_number_is_refused_and_changes_nothing(
     paper: Config, sigma_f2: float, reward: float
 ) -> None:
     subject = make_posterior(coarse(paper), sigma_f2)
@@ -348,7 +348,7 @@ def test_a_posterior_without_scale_ridge_or_window_is_refused(
 
 
 class TestHealing:
-    """An error that gets into the sums, however it did, is gone after a bounded number of slots."""
+    """An error in the sums is removed after a bounded number of slots."""
 
     WINDOW = 40
     # A pass over all points of the grid, and then twice the window for the sums.
@@ -438,7 +438,7 @@ class TestHealing:
             subject.observe(slot, 1.0, 2.0)
         assert subject.refactorings == 1
 
-    def test_an_error_too_small_to_count_is_mended_point_by_point(self, config: Config) -> None:
+    def test_a_small_error_is_corrected_point_by_point(self, config: Config) -> None:
         subject, twin = windowed(config), windowed(config)
         subject.variance += 5e-10
         for slot in range(subject.grid.size):
@@ -449,7 +449,7 @@ class TestHealing:
 
 
 def test_the_sums_are_renewed_in_an_ordinary_run(paper: Config) -> None:
-    """No sum lives longer than two windows, even when nothing goes wrong."""
+    """No sum is older than two windows, even without an error."""
     subject = windowed(coarse(paper.replace(algorithm__window=10)))
     for slot in range(100):
         subject.observe(slot, float(subject.grid.points[slot]), 2.0)
@@ -487,7 +487,7 @@ def test_memory_does_not_grow_with_the_slots(paper: Config) -> None:
     assert after - before < 64 * 1024
 
 
-def test_a_matrix_that_is_not_positive_definite_is_an_error_and_no_estimate(paper: Config) -> None:
+def test_a_matrix_that_is_not_positive_definite_is_an_error(paper: Config) -> None:
     subject = windowed(coarse(paper))
     subject._sum = np.asfortranarray(-subject._sum)
     with pytest.raises(ArithmeticError, match="positive definite"):
@@ -510,7 +510,7 @@ def test_after_every_sample_was_withdrawn_the_prior_is_left(paper: Config, ridge
     np.testing.assert_allclose(subject.variance, 2.0, rtol=1e-9)
 
 
-def test_a_direct_solve_that_another_thread_began_before_a_sample_came_is_not_used(
+def test_a_direct_solution_from_before_a_new_sample_is_not_used(
     paper: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The live view reads the estimate while the slot thread observes and decides."""

@@ -1,4 +1,4 @@
-"""The paper's constants, and a checker that tells a run that keeps its promises from one not."""
+"""The paper's constants, and a checker that distinguishes runs within the bounds from others."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TestSurfaceMeter:
             meter.update(surface)
         assert meter.movement == pytest.approx(np.abs(np.diff(surfaces, axis=0)).max(axis=1).sum())
 
-    def test_a_surface_that_is_reused_in_place_is_told_apart(self) -> None:
+    def test_a_surface_that_is_reused_in_place_is_compared_with_its_copy(self) -> None:
         meter, surface = SurfaceMeter(), np.zeros(5)
         for value in (0.0, 1.0, -1.0):
             surface[:] = value
@@ -157,24 +157,24 @@ def checked(run: Trajectory, margin: float) -> dict[str, Verdict]:
 
 
 class TestCheckedRuns:
-    def test_a_run_of_moveucb_keeps_every_promise(self, episode: Episode) -> None:
+    def test_a_run_of_moveucb_is_within_every_bound(self, episode: Episode) -> None:
         assert episode.theory.keys() == NAMES
         assert all(verdict.holds is True for verdict in episode.theory.values())
         assert episode.trajectory.switched.sum() > 20
 
-    def test_what_was_measured_is_told(self, episode: Episode, margin: float) -> None:
-        run, told = episode.trajectory, episode.theory
+    def test_the_verdicts_have_the_measured_values(self, episode: Episode, margin: float) -> None:
+        run, verdicts = episode.trajectory, episode.theory
         switches = int(run.switched.sum())
         step = float(np.abs(run.next_position - run.position).max())
-        assert told["reach"].value == pytest.approx(step)
-        assert told["reach"].bound == 0.06
-        assert told["travel"].bound == 6.0 * (switches + 1)
-        assert told["transit"].value == run.transit.sum()
-        assert told["transit"].bound == pytest.approx(100.0 * (switches + 1))
-        assert told["switches"].value == switches
+        assert verdicts["reach"].value == pytest.approx(step)
+        assert verdicts["reach"].bound == 0.06
+        assert verdicts["travel"].bound == 6.0 * (switches + 1)
+        assert verdicts["transit"].value == run.transit.sum()
+        assert verdicts["transit"].bound == pytest.approx(100.0 * (switches + 1))
+        assert verdicts["switches"].value == switches
         assert run.surface_movement is not None
-        assert told["switches"].bound == pytest.approx(1 + 2 * run.surface_movement / margin)
-        assert told["persistence"].value == run.shortfall.max() <= margin
+        assert verdicts["switches"].bound == pytest.approx(1 + 2 * run.surface_movement / margin)
+        assert verdicts["persistence"].value == run.shortfall.max() <= margin
 
     @pytest.mark.parametrize(
         "values",
@@ -186,33 +186,33 @@ class TestCheckedRuns:
         ],
         ids=lambda values: str(values["algorithm__policy"]),
     )
-    def test_a_policy_without_targets_is_held_to_reach_and_region_only(
+    def test_a_policy_without_targets_is_checked_for_reach_and_region_only(
         self, lively: Config, values: dict[str, object]
     ) -> None:
         config = lively.replace(**values)
-        told = play(config, simulate_map(config, 12, 600), meter=True).theory
-        assert told["reach"].holds is True
-        assert told["region"].holds is True
-        assert told["switches"].holds is None
-        assert told["persistence"].holds is None
+        verdicts = play(config, simulate_map(config, 12, 600), meter=True).theory
+        assert verdicts["reach"].holds is True
+        assert verdicts["region"].holds is True
+        assert verdicts["switches"].holds is None
+        assert verdicts["persistence"].holds is None
 
-    def test_without_persistence_there_is_no_margin_to_count_by(self, lively: Config) -> None:
+    def test_without_persistence_switches_have_no_bound(self, lively: Config) -> None:
         config = lively.replace(algorithm__use_persistence=False)
-        told = play(config, simulate_map(config, 12, 300), meter=True).theory
-        assert told["switches"].holds is None
-        assert told["persistence"].holds is True
+        verdicts = play(config, simulate_map(config, 12, 300), meter=True).theory
+        assert verdicts["switches"].holds is None
+        assert verdicts["persistence"].holds is True
 
     def test_without_a_meter_switches_cannot_be_judged(self, lively: Config) -> None:
-        told = play(lively, simulate_map(lively, 12, 100)).theory
-        assert told["switches"].holds is None
+        verdicts = play(lively, simulate_map(lively, 12, 100)).theory
+        assert verdicts["switches"].holds is None
 
 
 class TestViolatedRuns:
     """Each inequality broken on purpose, alone or with what it implies."""
 
     @staticmethod
-    def broken(told: dict[str, Verdict]) -> set[str]:
-        return {name for name, verdict in told.items() if verdict.holds is False}
+    def broken(verdicts: dict[str, Verdict]) -> set[str]:
+        return {name for name, verdict in verdicts.items() if verdict.holds is False}
 
     def test_a_step_too_long(self, episode: Episode, margin: float) -> None:
         run = episode.trajectory
@@ -313,7 +313,7 @@ class TestTrajectory:
         still = np.full(3, 2.0)
         assert Trajectory(3.0, still, still, still, still, None).travel == 1.0
 
-    def test_what_is_earned_is_reward_less_energy(self, episode: Episode) -> None:
+    def test_the_net_reward_is_reward_less_energy(self, episode: Episode) -> None:
         run = episode.trajectory
         way = float(np.abs(np.diff(run.position)).sum())
         assert episode.net_reward(0.3) == pytest.approx(episode.reward.sum() - 0.3 * way)

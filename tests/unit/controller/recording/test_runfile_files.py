@@ -1,4 +1,4 @@
-"""Where run files lie: an earlier run is found again, and never lost."""
+"""Names and folders of run files: an earlier run is found, and never overwritten."""
 
 import os
 import sqlite3
@@ -134,7 +134,7 @@ def test_a_damaged_run_is_set_aside_too(tmp_path: Path) -> None:
     assert set_aside(path) == tmp_path / "run-20231114T221320Z.db"
 
 
-def test_an_empty_file_is_in_nobodys_way_and_another_is_left_alone(tmp_path: Path) -> None:
+def test_an_empty_file_is_replaced_and_another_file_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     assert set_aside(tmp_path / "empty") is None
     write(tmp_path / "empty")
@@ -157,7 +157,9 @@ class TestNoHome:
         assert default_run_folder() == Path("/.local/state/macontrol")
 
     @pytest.mark.parametrize("home", ["", "relative"])
-    def test_a_home_folder_that_is_none(self, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    def test_a_home_folder_that_is_not_a_path(
+        self, monkeypatch: pytest.MonkeyPatch, home: str
+    ) -> None:
         monkeypatch.delenv("XDG_STATE_HOME")
         monkeypatch.setenv("HOME", home)
         assert default_run_folder() == Path("/.local/state/macontrol")
@@ -178,7 +180,7 @@ def test_a_device_in_the_place_of_a_run_file_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no /proc here")
-def test_what_cannot_be_read_in_the_place_of_a_run_file_is_refused_in_words() -> None:
+def test_an_unreadable_file_in_place_of_a_run_file_is_refused() -> None:
     """Its first bytes give an input/output error, as those of a broken disk."""
     with pytest.raises(InputOutputError, match="Input/output error"):
         set_aside(Path("/proc/self/mem"))

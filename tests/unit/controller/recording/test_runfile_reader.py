@@ -1,4 +1,4 @@
-"""Reading run files: whatever state and format they are in, and without touching them."""
+"""Read run files in any state and format, without changing them."""
 
 import os
 import signal
@@ -153,7 +153,7 @@ def test_runs_are_read_from_read_only_media(tmp_path: Path, killed: bool) -> Non
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_an_older_format_reads_with_defaults_for_what_it_lacks(tmp_path: Path) -> None:
+def test_an_older_format_reads_with_defaults_for_missing_columns(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     change(
@@ -186,7 +186,7 @@ def test_a_newer_format_is_refused_with_the_version_that_can_read_it(tmp_path: P
     assert refused.value.fix == "use macontrol 3.1.4 or newer"
 
 
-def test_a_config_that_this_version_does_not_know_says_which_version_does(tmp_path: Path) -> None:
+def test_an_unknown_config_names_the_version_that_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     change(path, "UPDATE header SET value = '{\"physical\": {}}' WHERE key = 'config'")
@@ -244,7 +244,7 @@ def test_other_databases_and_places_are_refused(tmp_path: Path) -> None:
         "UPDATE events SET detail = CAST(x'ff' AS TEXT)",
     ],
 )
-def test_damage_is_told_plainly(tmp_path: Path, damage: str) -> None:
+def test_damage_is_reported_as_damage(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     change(path, damage)
@@ -252,7 +252,7 @@ def test_damage_is_told_plainly(tmp_path: Path, damage: str) -> None:
         read_run(path)
 
 
-def test_overwritten_and_cut_off_pages_are_told_plainly(tmp_path: Path) -> None:
+def test_overwritten_and_missing_pages_are_reported_as_damage(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     write(path, 2000)
     whole = path.read_bytes()
@@ -264,7 +264,7 @@ def test_overwritten_and_cut_off_pages_are_told_plainly(tmp_path: Path) -> None:
         read_run(path)
 
 
-def test_a_file_that_may_not_be_read_is_no_input(
+def test_a_file_without_read_permission_is_not_an_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.sqlite"
@@ -327,7 +327,7 @@ ENDLESS = (
     ],
     ids=lambda damage: damage[:60],
 )
-def test_what_no_run_writes_is_damage(tmp_path: Path, damage: str) -> None:
+def test_values_that_no_run_writes_are_damage(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     change(path, *damage.split("; "))
@@ -336,9 +336,7 @@ def test_what_no_run_writes_is_damage(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["{", "17", "", 2000 * "["])
-def test_a_newer_format_is_refused_whatever_it_says_of_its_version(
-    tmp_path: Path, version: str
-) -> None:
+def test_a_newer_format_is_refused_whatever_its_version_is(tmp_path: Path, version: str) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     change(
@@ -350,7 +348,7 @@ def test_a_newer_format_is_refused_whatever_it_says_of_its_version(
         read_run(path)
 
 
-def test_large_numbers_of_slots_are_kept_to_the_digit(tmp_path: Path) -> None:
+def test_large_slot_numbers_are_stored_exactly(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     change(path, f"UPDATE slots SET slot = {2**62 + 1} WHERE slot = 3")

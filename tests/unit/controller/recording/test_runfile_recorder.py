@@ -1,4 +1,4 @@
-"""The recorder: complete files, whatever happens to the process or the disk, and no waiting."""
+"""The recorder: complete files, whatever happens to process and disk, without delay."""
 
 import json
 import os
@@ -75,11 +75,11 @@ def record(slot: int, reward: float | None = 1.5) -> SlotRecord:
 
 @contextmanager
 def recording(path: Path, *, flush_s: float = 0.02) -> Iterator[tuple[RunFileRecorder, list[str]]]:
-    told: list[str] = []
-    file = RunFileRecorder(path, header(), flush_s=flush_s, on_problem=told.append)
+    reported: list[str] = []
+    file = RunFileRecorder(path, header(), flush_s=flush_s, on_problem=reported.append)
     file.start()
     try:
-        yield file, told
+        yield file, reported
     finally:
         file.close(0.5)
 
@@ -91,14 +91,14 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-def test_a_run_is_one_file_that_holds_all_of_it(tmp_path: Path) -> None:
+def test_a_run_is_one_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "run #1?%41.sqlite"
-    with recording(path) as (file, told):
+    with recording(path) as (file, reported):
         for slot in range(1, 1001):
             file.submit(record(slot))
         file.submit(Event(7, 100.035, EventKind.POLICY, "to fixed", 2.0))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
-    assert (file.written, file.lost, file.pending, file.problems, told) == (1001, 0, 0, 0, [])
+    assert (file.written, file.lost, file.pending, file.problems, reported) == (1001, 0, 0, 0, [])
     run = read_run(path)
     np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 1001))
     for name in RECORD_FIELDS:
@@ -113,7 +113,7 @@ def test_a_run_is_one_file_that_holds_all_of_it(tmp_path: Path) -> None:
     assert list(run.events) == [Event(7, 100.035, EventKind.POLICY, "to fixed", 2.0)]
 
 
-def test_the_header_tells_what_was_run_where_and_by_which_clocks(tmp_path: Path) -> None:
+def test_the_header_has_what_was_run_where_and_with_which_clock(tmp_path: Path) -> None:
     with recording(tmp_path / "run.sqlite"):
         stored = read_run(tmp_path / "run.sqlite").header
     assert stored.config == CONFIG
@@ -160,17 +160,17 @@ def test_a_measurement_that_turns_out_invalid_later_leaves_the_reason(tmp_path: 
 
 
 def test_a_late_reward_of_a_slot_that_was_never_recorded_is_counted_as_lost(tmp_path: Path) -> None:
-    with recording(tmp_path / "run.sqlite") as (file, told):
+    with recording(tmp_path / "run.sqlite") as (file, reported):
         file.submit(record(5))
         file.submit(LateReward(4, 1.0, None))
         file.submit(LateReward(9, 1.0, None))
     assert (file.written, file.lost) == (1, 2)
-    assert "1 records could not be written" in told[0]
+    assert "1 records could not be written" in reported[0]
 
 
-def test_a_record_that_no_file_can_take_costs_only_itself(tmp_path: Path) -> None:
+def test_only_the_record_that_no_file_can_store_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
-    with recording(path, flush_s=5.0) as (file, told):
+    with recording(path, flush_s=5.0) as (file, reported):
         file.submit(record(1))
         file.submit(record(2)._replace(target=object()))  # type: ignore[arg-type]
         file.submit(record(1))
@@ -180,18 +180,18 @@ def test_a_record_that_no_file_can_take_costs_only_itself(tmp_path: Path) -> Non
         file.submit(record(3))
     assert read_run(path).slots["slot"].tolist() == [1, 3]
     assert (file.written, file.lost, file.problems) == (2, 5, 1)
-    assert "cannot be written" in told[0]
+    assert "cannot be written" in reported[0]
 
 
 def test_bad_records_are_reported_once_and_not_in_every_slot(tmp_path: Path) -> None:
-    with recording(tmp_path / "run.sqlite") as (file, told):
+    with recording(tmp_path / "run.sqlite") as (file, reported):
         for lost in (1, 2, 3):
             file.submit("nonsense")  # type: ignore[arg-type]
             wait_for(lambda lost=lost: file.lost == lost)  # type: ignore[misc]
-    assert (file.problems, len(told)) == (1, 1)
+    assert (file.problems, len(reported)) == (1, 1)
 
 
-def test_numbers_are_kept_to_the_last_bit(tmp_path: Path) -> None:
+def test_numbers_are_stored_to_the_last_bit(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     odd = [0.1 + 0.2, 5e-324, -1.7976931348623157e308, float("inf")]
     with recording(path) as (file, _):
@@ -226,7 +226,7 @@ def test_200_000_records_are_all_written_without_growth_of_memory(tmp_path: Path
         )
 
 
-def test_the_log_stays_short_in_a_run_as_fast_as_it_computes(
+def test_the_log_stays_short_on_a_virtual_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "LOG_LIMIT_BYTES", 1 << 20)
@@ -242,7 +242,7 @@ def test_the_log_stays_short_in_a_run_as_fast_as_it_computes(
     assert longest < 4 << 20
 
 
-def test_handing_over_is_refused_and_counted_when_the_writer_hangs(
+def test_records_are_refused_and_counted_when_the_writer_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "KEPT", 100)
@@ -253,11 +253,11 @@ def test_handing_over_is_refused_and_counted_when_the_writer_hangs(
 
 
 @pytest.mark.fault("disk-hangs-at-end")
-def test_what_a_disk_that_hangs_has_not_taken_by_the_end_is_lost(
+def test_records_that_a_hanging_disk_has_not_stored_at_the_end_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    file = RunFileRecorder(tmp_path / "run.sqlite", header(), on_problem=told.append)
+    reported: list[str] = []
+    file = RunFileRecorder(tmp_path / "run.sqlite", header(), on_problem=reported.append)
     file.start()
     wakes = threading.Event()
     monkeypatch.setattr(file, "_flush", wakes.wait)
@@ -266,17 +266,17 @@ def test_what_a_disk_that_hangs_has_not_taken_by_the_end_is_lost(
         file.submit(record(slot))
     file.close(0.05)
     assert (file.lost, file.written) == (7, 0)
-    assert [message.rpartition("; ")[2] for message in told] == ["7 records may be lost"]
+    assert [message.rpartition("; ")[2] for message in reported] == ["7 records may be lost"]
     monkeypatch.undo()
     wakes.set()
     wait_for(lambda: file.pending == 0)
     assert (file.lost, file.written) == (0, 7), "the disk came back before the process ended"
 
 
-def test_of_what_a_disk_does_not_take_the_newest_is_kept(
+def test_the_newest_records_wait_for_a_disk_that_stores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A restart needs the newest; what came before is counted as lost."""
+    """A restart needs the newest records; older ones are counted as lost."""
     monkeypatch.setattr(recorder, "RETRY_S", 0.02)
     monkeypatch.setattr(recorder, "KEPT", 100)
 
@@ -299,7 +299,9 @@ def test_of_what_a_disk_does_not_take_the_newest_is_kept(
 @pytest.mark.parametrize(
     "place", ["missing/run.sqlite", "a-file/run.sqlite", "taken.sqlite", "x" * 300]
 )
-def test_a_file_that_cannot_be_begun_is_refused_with_its_reason(tmp_path: Path, place: str) -> None:
+def test_a_file_that_cannot_be_created_is_refused_with_its_reason(
+    tmp_path: Path, place: str
+) -> None:
     (tmp_path / "a-file").write_text("")
     (tmp_path / "taken.sqlite").write_text("precious")
     with pytest.raises(InputOutputError, match=r"taken|cannot be written there|there is a file"):
@@ -312,18 +314,18 @@ def test_a_file_that_cannot_be_begun_is_refused_with_its_reason(tmp_path: Path, 
 def test_a_file_that_is_renamed_during_the_run_is_reported_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    with recording(tmp_path / "run.sqlite") as (file, told):
+    with recording(tmp_path / "run.sqlite") as (file, reported):
         (tmp_path / "run.sqlite").rename(tmp_path / "other.sqlite")
         wait_for(lambda: file.problems == 1)
-    assert "was renamed" in told[0]
+    assert "was renamed" in reported[0]
     assert file.lost == 0
 
 
 @pytest.mark.fault("run-file-deleted")
-def test_a_deleted_folder_costs_what_was_in_it_and_a_new_file_is_begun(tmp_path: Path) -> None:
+def test_a_deleted_folder_costs_its_records_and_a_new_file_is_created(tmp_path: Path) -> None:
     path = tmp_path / "state" / "macontrol" / "run.sqlite"
     path.parent.mkdir(parents=True)
-    with recording(path) as (file, told):
+    with recording(path) as (file, reported):
         for slot in range(1, 11):
             file.submit(record(slot))
         wait_for(lambda: file.written == 10)
@@ -331,38 +333,38 @@ def test_a_deleted_folder_costs_what_was_in_it_and_a_new_file_is_begun(tmp_path:
         file.submit(record(11))
         wait_for(lambda: file.written == 1)
         assert file.lost == 10
-    assert len(told) == 1
-    assert "10 records are lost" in told[0]
+    assert len(reported) == 1
+    assert "10 records are lost" in reported[0]
     assert (file.written, file.lost) == (1, 10)
     assert read_run(path).slots["slot"].tolist() == [11]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.fault("run-file-deleted")
-def test_records_wait_until_a_deleted_file_can_be_begun_again(
+def test_records_wait_until_a_deleted_file_can_be_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "RETRY_S", 0.02)
     path = tmp_path / "state" / "run.sqlite"
     path.parent.mkdir()
-    with recording(path) as (file, told):
+    with recording(path) as (file, reported):
         file.submit(record(1))
         wait_for(lambda: file.written == 1)
         shutil.rmtree(path.parent)
         path.parent.write_text("no folder")
         file.submit(record(2))
-        wait_for(lambda: len(told) == 1)
-        assert "recording has stopped" in told[0]
+        wait_for(lambda: len(reported) == 1)
+        assert "recording has stopped" in reported[0]
         path.parent.unlink()
         wait_for(lambda: file.written == 1)
-    assert "1 records are lost" in told[1]
-    assert "recording continues" in told[2]
+    assert "1 records are lost" in reported[1]
+    assert "recording continues" in reported[2]
     assert (file.written, file.lost) == (1, 1)
     assert read_run(path).slots["slot"].tolist() == [2]
 
 
 @pytest.mark.fault("run-file-deleted")
-def test_a_deletion_that_is_never_mended_is_counted(
+def test_a_deleted_file_that_cannot_be_created_again_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "RETRY_S", 0.02)
@@ -378,45 +380,45 @@ def test_a_deletion_that_is_never_mended_is_counted(
 
 
 @pytest.mark.fault("low-space")
-def test_recording_pauses_below_the_floor_of_free_space_and_goes_on(
+def test_recording_pauses_below_the_limit_of_free_space_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "RETRY_S", 0.02)
     monkeypatch.setattr(free_space, "_CHECK_INTERVAL_S", 0.0)
     free = [100.0]
     room = free_space.FreeSpace(tmp_path, 200.0, measure=lambda _: free[0])
-    told: list[str] = []
+    reported: list[str] = []
     file = RunFileRecorder(
-        tmp_path / "run.sqlite", header(), flush_s=0.01, on_problem=told.append, room=room
+        tmp_path / "run.sqlite", header(), flush_s=0.01, on_problem=reported.append, room=room
     )
     file.start()
     try:
         file.submit(record(1))
-        wait_for(lambda: len(told) == 1)
-        assert "only 100 MB are free" in told[0]
+        wait_for(lambda: len(reported) == 1)
+        assert "only 100 MB are free" in reported[0]
         assert (file.written, file.pending, file.lost) == (0, 1, 0)
         free[0] = 300.0
         wait_for(lambda: file.written == 1)
-        assert "recording continues" in told[1]
+        assert "recording continues" in reported[1]
         free[0] = 100.0
         file.submit(record(2))
-        wait_for(lambda: len(told) == 3)
+        wait_for(lambda: len(reported) == 3)
     finally:
         file.close(0.05)
     assert (file.written, file.lost) == (1, 1)
     assert read_run(tmp_path / "run.sqlite").slots["slot"].tolist() == [1]
 
 
-def test_what_the_listener_hands_over_is_in_the_file(
+def test_events_that_the_listener_submits_are_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "RETRY_S", 0.05)
     path = tmp_path / "run.sqlite"
 
-    def tell(message: str) -> None:
+    def report(message: str) -> None:
         file.submit(Event(1, 0.0, EventKind.RECORDING, message))
 
-    file = RunFileRecorder(path, header(), flush_s=30.0, on_problem=tell)
+    file = RunFileRecorder(path, header(), flush_s=30.0, on_problem=report)
     file.start()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -448,7 +450,7 @@ def test_a_listener_that_fails_does_not_stop_the_recording(tmp_path: Path) -> No
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
-    """A file system of this size on the folder, and a way to mount it anew with other options."""
+    """A file system of this size on the folder, and a way to mount it again with other options."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     try:
@@ -467,13 +469,13 @@ def small_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
+def test_a_full_disk_is_reported_once_and_loses_nothing_if_space_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "RETRY_S", 0.05)
     with small_disk(tmp_path / "disk", "1m") as remount:
         path = tmp_path / "disk" / "run.sqlite"
-        with recording(path) as (file, told):
+        with recording(path) as (file, reported):
             commit, committed_by = file._commit, set()
 
             def watched(chunk: Sequence[Item]) -> None:
@@ -488,28 +490,28 @@ def test_a_full_disk_is_reported_once_and_loses_nothing_once_there_is_room(
             file.throttle()  # returns at once
             time.sleep(0.3)
             assert file.pending > 0
-            assert len(told) == 1
-            assert "full" in told[0]
-            assert "the run continues" in told[0]
+            assert len(reported) == 1
+            assert "full" in reported[0]
+            assert "the run continues" in reported[0]
             remount("size=100m")
             wait_for(lambda: file.pending == 0)
             file.submit(record(30_001))
         run = read_run(path)
         np.testing.assert_array_equal(run.slots["slot"], np.arange(1, 30_002))
     assert (file.lost, file.problems) == (0, 1)
-    assert "continues after" in told[1]
-    assert "0 records were lost" in told[1]
+    assert "continues after" in reported[1]
+    assert "0 records lost" in reported[1]
 
 
 @pytest.mark.fault("disk-full")
-def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
+def test_records_lost_on_a_full_disk_are_counted_and_reported_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "RETRY_S", 0.05)
     monkeypatch.setattr(recorder, "KEPT", 4_000)
     with small_disk(tmp_path / "disk", "1m"):
         path = tmp_path / "disk" / "run.sqlite"
-        with recording(path) as (file, told):
+        with recording(path) as (file, reported):
             for slot in range(1, 30_001):
                 file.submit(record(slot))
                 if slot % 1000 == 0:
@@ -522,7 +524,7 @@ def test_what_a_full_disk_cannot_take_is_counted_and_said_at_the_end(
     assert file.written + file.lost == 30_000
     assert file.written > 1000
     assert file.lost > 4_000
-    assert told[-1].endswith("records could not be written and are lost")
+    assert reported[-1].endswith("records could not be written and are lost")
 
 
 def test_a_limit_on_the_file_size_is_a_full_disk(tmp_path: Path) -> None:
@@ -538,7 +540,7 @@ def test_a_limit_on_the_file_size_is_a_full_disk(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         wait_for(lambda: file.pending == 0)
         file.close()
-        print(json.dumps([file.lost, file.problems, len(told)]))
+        print(json.dumps([file.lost, file.problems, len(reported)]))
         """,
     )
     out, errors = done.communicate(timeout=60)
@@ -553,7 +555,7 @@ def test_a_file_that_another_program_locks_or_protects_is_tried_again(
     monkeypatch.setattr(recorder, "RETRY_S", 0.05)
     monkeypatch.setattr(database, "BUSY_S", 0.05)
     path = tmp_path / "run.sqlite"
-    with recording(path) as (file, told):
+    with recording(path) as (file, reported):
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             file.submit(record(1))
@@ -564,13 +566,13 @@ def test_a_file_that_another_program_locks_or_protects_is_tried_again(
         file._connection.execute("PRAGMA query_only = ON")
         file.submit(record(2))
         wait_for(lambda: file.problems == 2 and file.pending == 0)
-    assert "locked" in told[0]
-    assert "readonly" in told[2]
+    assert "locked" in reported[0]
+    assert "readonly" in reported[2]
     assert read_run(path).slots["slot"].tolist() == [1, 2]
     assert file.lost == 0
 
 
-def test_no_run_is_begun_on_a_read_only_disk(tmp_path: Path) -> None:
+def test_no_run_file_is_created_on_a_read_only_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "1m") as remount:
         remount("ro")
         with pytest.raises(InputOutputError, match="Read-only file system"):
@@ -587,9 +589,9 @@ spec = importlib.util.spec_from_file_location("here", {__file__!r})
 here = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(here)
 record, recorder, wait_for, LateReward = here.record, here.recorder, here.wait_for, here.LateReward
-told = []
+reported = []
 path = Path(sys.argv[1])
-file = here.RunFileRecorder(path, here.header(), on_problem=told.append)
+file = here.RunFileRecorder(path, here.header(), on_problem=reported.append)
 file.start()
 print("started", flush=True)
 """
@@ -650,7 +652,7 @@ def test_kill_9_at_any_moment_costs_at_most_the_last_second(
 
 
 def kill_after(path: Path, pace: str, seconds: float) -> float:
-    """Kill a recording process; returns how many seconds of records its file lacks."""
+    """Kill a recording process; return how many seconds of records are missing in its file."""
     process = in_process(path, pace)
     assert process.stdout is not None
     assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""Warm restart: the last run's window is taken up if it is fresh and of the same config."""
+"""Warm restart: a run uses the last run's window if it is fresh and of the same config."""
 
 import dataclasses
 import os
@@ -37,7 +37,7 @@ def refused(path: Path, config: Config = CONFIG, age_s: float = 0.03, **kwargs: 
     return found.reason
 
 
-def test_a_fresh_run_gives_back_its_window_and_place(tmp_path: Path) -> None:
+def test_a_fresh_run_returns_its_window_and_position(tmp_path: Path) -> None:
     found = resumed(write_run(tmp_path / "run.sqlite", range(1, 41)))
     with_reward = [slot for slot in range(1, 41) if slot % 10 or slot == 30]
     assert list(found.samples) == [Sample(s, s / 100, s / 7) for s in with_reward[-20:]]
@@ -60,7 +60,7 @@ def test_the_posterior_is_the_one_that_the_run_had(tmp_path: Path) -> None:
     assert live.decide(40, 0.4) == warm.decide(40, 0.4)
 
 
-def test_a_young_resumed_run_hands_on_the_window_it_took_over(tmp_path: Path) -> None:
+def test_a_short_resumed_run_passes_on_the_window_it_resumed(tmp_path: Path) -> None:
     window = tuple(Sample(slot, 1.0, 2.0) for slot in range(10, 30))
     found = resumed(write_run(tmp_path / "run.sqlite", range(37, 41), window=window))
     assert [sample.slot for sample in found.samples] == [*range(13, 30), 37, 38, 39]
@@ -71,10 +71,10 @@ def test_a_young_resumed_run_hands_on_the_window_it_took_over(tmp_path: Path) ->
     ("backend", "zeros", "last"),
     [("serial", 5, 31), ("serial", 0, 39), ("sim", 5, 39)],
 )
-def test_slots_at_the_noise_floor_when_a_run_died_are_not_taken_up(
+def test_slots_at_the_noise_floor_before_a_kill_are_not_resumed(
     tmp_path: Path, backend: str, zeros: int, last: int
 ) -> None:
-    """They may have been the beginning of a loss of signal, which nobody lived to withdraw."""
+    """They may be the beginning of a loss of signal that the killed run did not withdraw."""
     path = write_run(tmp_path / "run.sqlite", range(1, 41))
     with closing(sqlite3.connect(path)) as run, run:
         run.execute("UPDATE header SET value = ? WHERE key = 'backend'", (f'"{backend}"',))
@@ -94,7 +94,7 @@ def test_slots_at_the_noise_floor_when_a_run_died_are_not_taken_up(
         (["loud"], None),
     ],
 )
-def test_a_run_gives_back_the_noise_floor_that_it_used_last(
+def test_a_run_returns_its_last_noise_floor(
     tmp_path: Path, values: list[object], floor: float | None
 ) -> None:
     path = write_run(tmp_path / "run.sqlite", range(1, 41))
@@ -131,12 +131,12 @@ def test_within_a_boot_steps_of_the_wall_clock_do_not_make_a_run_fresh(
     "change",
     [{"run__seed": 2}, {"algorithm__beta": 1.5}, {"physical__region_length": 6.0 + 1e-12}],
 )
-def test_another_config_begins_anew(tmp_path: Path, change: dict[str, float]) -> None:
+def test_another_config_is_a_cold_start(tmp_path: Path, change: dict[str, float]) -> None:
     path = write_run(tmp_path / "run.sqlite", range(1, 41))
     assert "another config" in refused(path, CONFIG.replace(**change))
 
 
-def test_what_is_not_there_or_of_another_stage_is_not_taken_up(tmp_path: Path) -> None:
+def test_a_missing_run_and_one_of_another_stage_are_not_resumed(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run.sqlite", range(1, 41))
     assert "another stage" in refused(path, stage="/dev/ttyUSB0")
     assert isinstance(find_resume(path, CONFIG, WALL + LAST_START, stage="sim"), Resume)
@@ -210,8 +210,8 @@ DAMAGES = [
 
 @pytest.mark.fault("last-run-damaged")
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:80])
-def test_what_no_run_can_have_written_is_not_taken_up(tmp_path: Path, damage: str) -> None:
-    """Nor does it keep the file from being set aside."""
+def test_a_file_that_no_run_can_have_written_is_not_resumed(tmp_path: Path, damage: str) -> None:
+    """The file can still be renamed for a new run."""
     is_of_window = "window" in damage
     slots = range(37, 41) if is_of_window else range(1, 41)
     window = (Sample(5, 1.0, 2.0),) if is_of_window else ()
@@ -232,7 +232,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def test_tables_whose_names_are_no_text_are_damage(whole: bytes, tmp_path: Path) -> None:
+def test_tables_whose_names_are_not_text_are_damage(whole: bytes, tmp_path: Path) -> None:
     """SQLite puts them into its message, and Python fails to read that."""
     path = tmp_path / "sim-1.sqlite"
     path.write_bytes(
@@ -242,7 +242,7 @@ def test_tables_whose_names_are_no_text_are_damage(whole: bytes, tmp_path: Path)
     assert set_aside(path) is not None
 
 
-def test_a_header_survives_its_storage() -> None:
+def test_a_header_is_read_as_it_was_stored() -> None:
     before = RunHeader.of(
         CONFIG,
         backend="sim",
@@ -263,7 +263,7 @@ def test_a_header_survives_its_storage() -> None:
 
 
 class TestLookingBack:
-    """A run file without a slot that can be read does not hide the run before it."""
+    """A run file without a readable slot does not hide the run before it."""
 
     AGE_S = 0.03
 
@@ -274,7 +274,7 @@ class TestLookingBack:
         return find_resume_among(paths, CONFIG, now, stage="sim", backend="sim")
 
     @pytest.mark.fault("last-run-empty")
-    def test_past_a_run_that_died_before_its_first_slot(self, tmp_path: Path) -> None:
+    def test_a_run_without_slots_is_skipped(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "run.sqlite", range(1, 41))
         dead = [write_run(tmp_path / f"dead{number}.sqlite", range(0)) for number in range(2)]
         found = self.among(*dead, run)
@@ -282,7 +282,7 @@ class TestLookingBack:
         assert (found.path, found.last_slot) == (run, 40)
 
     @pytest.mark.fault("last-run-damaged")
-    def test_past_a_damaged_one(self, tmp_path: Path) -> None:
+    def test_a_damaged_run_is_skipped(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "run.sqlite", range(1, 41))
         damaged = tmp_path / "damaged.sqlite"
         damaged.write_bytes(run.read_bytes()[:9000])
@@ -290,7 +290,7 @@ class TestLookingBack:
         assert isinstance(found, Resume)
         assert found.path == run
 
-    def test_not_past_one_that_cannot_be_continued(self, tmp_path: Path) -> None:
+    def test_a_run_that_cannot_be_continued_is_not_skipped(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "run.sqlite", range(1, 41))
         other = write_run(tmp_path / "other.sqlite", range(1, 41))
         with closing(sqlite3.connect(other, isolation_level=None)) as connection:
@@ -309,7 +309,7 @@ class TestLookingBack:
         assert self.among() is None
 
     @pytest.mark.fault("last-run-empty")
-    def test_not_at_files_older_than_the_window(
+    def test_files_older_than_the_window_are_not_read(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened: list[Path] = []

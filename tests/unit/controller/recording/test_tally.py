@@ -25,10 +25,10 @@ class TestPercentiles:
         assert stream.largest == durations.max()
         assert stream.count == 20_000
 
-    def test_of_nothing_there_are_none(self) -> None:
+    def test_there_are_no_percentiles_without_durations(self) -> None:
         assert isnan(Percentiles().at(50))
 
-    def test_zero_and_very_long_are_counted_too(self) -> None:
+    def test_zero_and_very_long_durations_are_counted(self) -> None:
         stream = Percentiles()
         for duration in (0.0, 0.0, 0.0, 1e-12, 1e5):
             stream.add(duration)

@@ -13,7 +13,7 @@ from macontrol.hal import Arrival, StageDescription
 
 
 class Stage:
-    """Is where it is told, and says what `says` tells it to."""
+    """Moves as commanded, and reports what `says` contains."""
 
     def __init__(self, *, step_mm: float = 0.0, travel_mm: float = 60.0) -> None:
         self.description = StageDescription("test", travel_mm, step_mm, 600.0, inf, 0.0, 0.0)
@@ -46,14 +46,14 @@ def guarded(stage: Stage, *, at: float = 30.0, region: float = 60.0, stroke: flo
 
 
 @pytest.mark.parametrize("wanted", [29.4, 29.7, 30.0, 30.123456, 30.6])
-def test_what_is_in_reach_passes_unchanged(wanted: float) -> None:
+def test_a_command_within_reach_passes_unchanged(wanted: float) -> None:
     stage = Stage()
     guarded(stage).move(wanted, 1.0)
     assert stage.commands == [wanted]
 
 
 @pytest.mark.parametrize("wanted", [30.6 + 5e-7, 29.4 - 5e-7])
-def test_rounding_beyond_a_limit_is_taken_back_to_it(wanted: float) -> None:
+def test_a_rounding_error_beyond_a_limit_is_reduced_to_the_limit(wanted: float) -> None:
     stage = Stage()
     guarded(stage).move(wanted, 1.0)
     assert abs(stage.commands[0] - 30.0) <= 0.6 + 1e-12
@@ -76,7 +76,7 @@ def test_rounding_beyond_a_limit_is_taken_back_to_it(wanted: float) -> None:
         (70.0, 60.0),
     ],
 )
-def test_what_is_out_of_reach_or_no_number_never_passes(at: float, wanted: float) -> None:
+def test_a_command_out_of_reach_or_not_a_number_never_passes(at: float, wanted: float) -> None:
     stage = Stage()
     guard = guarded(stage, at=at)
     with pytest.raises(CommandRefusedError):
@@ -104,7 +104,7 @@ def test_commands_are_whole_steps_within_reach(at: float, wanted: float, command
     assert stage.commands == [pytest.approx(command)]
 
 
-def test_a_region_that_ends_between_two_steps_is_not_left() -> None:
+def test_a_command_stays_in_a_region_that_ends_between_two_steps() -> None:
     stage = Stage(step_mm=0.7)
     guard = guarded(stage, at=59.5, region=60.0, stroke=0.75)
     guard.move(60.0, 1.0)
@@ -118,7 +118,7 @@ def test_without_a_whole_step_in_reach_nothing_passes() -> None:
         guard.move(30.25, 1.0)
 
 
-def test_reach_is_measured_from_what_the_stage_reported_last() -> None:
+def test_reach_is_measured_from_the_last_reported_position() -> None:
     stage = Stage()
     guard = guarded(stage)
     stage.says = Arrival(31.5, True, 0.0)
@@ -144,7 +144,7 @@ def test_a_moving_stage_takes_no_commands() -> None:
 
 
 @pytest.mark.parametrize("said", [nan, inf, -inf, 1e308, 121.0, -61.0])
-def test_a_report_that_is_no_number_is_a_fault_and_forgets_the_position(said: float) -> None:
+def test_a_report_that_is_not_a_number_is_a_fault_and_clears_the_position(said: float) -> None:
     stage = Stage()
     guard = guarded(stage)
     stage.says = Arrival(said, True, 0.0)
@@ -155,7 +155,7 @@ def test_a_report_that_is_no_number_is_a_fault_and_forgets_the_position(said: fl
         guard.move(30.0, 1.0)
 
 
-def test_before_it_was_asked_the_stage_takes_no_commands() -> None:
+def test_the_stage_takes_no_commands_before_its_first_report() -> None:
     stage = Stage()
     guard = Guard(stage, region_mm=60.0, stroke_mm=0.6)
     with pytest.raises(CommandRefusedError):
@@ -163,7 +163,7 @@ def test_before_it_was_asked_the_stage_takes_no_commands() -> None:
 
 
 @pytest.mark.parametrize("shake", ["stop", "doubt", "move", "locate"])
-def test_after_a_stop_a_doubt_or_a_failed_call_it_must_be_asked_again(
+def test_after_a_stop_a_doubt_or_a_failed_call_a_new_report_is_required(
     shake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage()
@@ -190,7 +190,7 @@ def test_after_a_stop_a_doubt_or_a_failed_call_it_must_be_asked_again(
 
 
 @pytest.mark.parametrize("stroke", [0.0, -1.0, nan, inf])
-def test_a_stroke_must_be_one(stroke: float) -> None:
+def test_a_stroke_must_be_positive_and_finite(stroke: float) -> None:
     with pytest.raises(ValueError, match="stroke"):
         Guard(Stage(), region_mm=60.0, stroke_mm=stroke)
 
@@ -204,7 +204,7 @@ def test_a_region_must_fit_the_rail(region: float) -> None:
 @pytest.mark.parametrize(
     ("at", "reach"), [(-0.6, True), (-0.7, False), (60.6, True), (61.0, False)]
 )
-def test_whether_any_of_the_region_is_in_reach(at: float, reach: bool) -> None:
+def test_is_within_reach_if_any_position_of_the_region_is(at: float, reach: bool) -> None:
     assert guarded(Stage(), at=at).is_within_reach is reach
 
 

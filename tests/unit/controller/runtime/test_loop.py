@@ -1,4 +1,4 @@
-"""The slot loop on a virtual clock, with every phase late, failing or lying as scripted."""
+"""The slot loop on a virtual clock, with scripted delays, failures and wrong reports."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ class TestAsPublished:
     @pytest.mark.parametrize(
         "policy", ["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
     )
-    def test_the_loop_does_slot_by_slot_what_replay_does(self, paper: Config, policy: str) -> None:
+    def test_the_loop_decides_the_same_as_replay_in_every_slot(
+        self, paper: Config, policy: str
+    ) -> None:
         config = paper.replace(algorithm__policy=policy, algorithm__sweep_period=200, run__seed=5)
         slots = 500
         episode = play(config, simulate_map(config, seed=5, slots=slots), seed=5)
@@ -118,7 +120,7 @@ class TestAsPublished:
         np.testing.assert_allclose(rewards, episode.observed, atol=1e-9)
 
     @pytest.mark.parametrize("share", [0.5, 1.0])
-    def test_replay_with_late_rewards_does_what_the_loop_does_with_them(
+    def test_replay_with_late_rewards_decides_the_same_as_the_loop(
         self, paper: Config, share: float
     ) -> None:
         config, slots = paper.replace(run__seed=5), 500
@@ -144,7 +146,7 @@ class TestAsPublished:
 
 
 class TestTime:
-    """Absolute deadlines, phases in their place, slots numbered by time."""
+    """Absolute deadlines, phases in order, slots numbered by time."""
 
     def test_slots_begin_on_multiples_of_the_slot_and_do_not_drift(
         self, bench: ScriptedBench
@@ -217,8 +219,8 @@ class TestTime:
         assert len(bench.stage.commands) == 5
         assert bench.tally.missed == missed
         assert bench.tally.late_decisions == (missed > 0)
-        told = kept.events(EventKind.MISSED)
-        assert [event.value for event in told] == ([missed] if missed else [])
+        events = kept.events(EventKind.MISSED)
+        assert [event.value for event in events] == ([missed] if missed else [])
         assert len(kept.events(EventKind.LATE_DECISION)) == (missed > 0)
 
     @pytest.mark.parametrize("stall_slots", [0.25, 0.9, 3.5, 1000.2, 1_000_000.5])
@@ -247,7 +249,7 @@ class TestTime:
         assert bench.tally.missed == sum(e.value or 0 for e in kept.events(EventKind.MISSED)) == 10
         assert kept.slot(5).reward is not None
 
-    def test_waking_a_little_late_costs_nothing_but_is_recorded(self, bench: ScriptedBench) -> None:
+    def test_a_slightly_late_wake_up_is_only_recorded(self, bench: ScriptedBench) -> None:
         begin = bench.clock.now() + 5 * bench.slot_s
         bench.clock.stalls[begin - 1e-9] = 4e-4
         kept = bench.run(8)
@@ -258,7 +260,7 @@ class TestTime:
     def test_a_stage_that_was_not_moved_is_not_late(
         self, bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The loop may be: that shows in the phase's time, and costs no measurement."""
+        """The loop may be: the phase's time shows it, and the slot has its measurement."""
         stay = bench.policy.start_position
         bench.policy.decides = {slot: (lambda *_: stay) for slot in range(1, 10)}
         real, calls = bench.guard.is_at, []
@@ -277,7 +279,7 @@ class TestTime:
         assert not kept.events()
 
     @pytest.mark.parametrize("duration_s", [0.005, 0.07, 0.14, 0.115, 0.35, 0.57, 1.0, 3.3])
-    def test_a_duration_is_that_many_slots_whatever_the_clock_says(
+    def test_a_duration_is_the_same_number_of_slots_at_any_time_of_the_clock(
         self, paper: Config, duration_s: float
     ) -> None:
         for start in (0.0, 1234.567, 987_654.321):
@@ -321,7 +323,7 @@ class TestTime:
         bench.loop.run(duration_s=0.1)
         assert bench.tally.slots + bench.tally.missed == 20
 
-    def test_numbers_go_on_from_the_first_slot_given(self, bench: ScriptedBench) -> None:
+    def test_slots_are_numbered_from_the_given_first_slot(self, bench: ScriptedBench) -> None:
         bench.loop.run(first_slot=4711, slots=3)
         assert [record.slot for record in bench.kept.slots] == [4711, 4712, 4713]
 
@@ -336,7 +338,7 @@ class TestTime:
 
     @staticmethod
     def slow(paper: Config, motion_s: float) -> ScriptedBench:
-        """Slots of a minute, 20 s of which are for a stage that needs so many for a stroke."""
+        """Slots of a minute with T_a = 20 s, and a stage that takes `motion_s` for a stroke."""
         bench = ScriptedBench(
             paper.replace(physical__slot_duration_s=60.0, physical__actuation_time_s=20.0)
         )
@@ -361,9 +363,7 @@ class TestTime:
 
     @pytest.mark.fault("long-slot-stop")
     @pytest.mark.parametrize("after_s", [1.0, 30.0, 63.0, 70.0, 100.0, 117.0])
-    def test_a_long_slot_is_not_waited_out_when_told_to_stop(
-        self, paper: Config, after_s: float
-    ) -> None:
+    def test_a_stop_request_ends_a_long_slot_early(self, paper: Config, after_s: float) -> None:
         bench = self.slow(paper, 15.0)
         stop_s = bench.clock.now() + after_s
         bench.watch(lambda *_: bench.loop.stop.request() if bench.clock.now() >= stop_s else None)
@@ -373,7 +373,7 @@ class TestTime:
     def test_a_short_slot_is_woken_up_for_its_phases_only(
         self, paper: Config, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """And a stop waits for its end: whoever measures its jitter sees nothing else."""
+        """No other wake-up disturbs a measurement of its jitter."""
         bench, waits = ScriptedBench(paper.replace(physical__slot_duration_s=1.0)), [0]
         real = bench.clock.sleep_until
 
@@ -401,11 +401,11 @@ class TestTime:
 
 
 class TestStage:
-    """Late, lost, lying or silent: where the antenna is, is what the stage says."""
+    """Late, lost, wrong or silent: the antenna is where the stage reports it."""
 
     @pytest.mark.fault("late-arrival")
     @pytest.mark.parametrize(("late_slots", "moving"), [(0.3, 0), (0.9, 0), (1.5, 1), (4.2, 4)])
-    def test_a_late_arrival_costs_the_measurement_and_is_where_the_stage_says(
+    def test_a_late_arrival_costs_the_measurement_and_the_position_is_the_reported_one(
         self, bench: ScriptedBench, late_slots: float, moving: int
     ) -> None:
         def late(stage: ScriptedStage, position_mm: float, deadline_s: float) -> None:
@@ -428,7 +428,7 @@ class TestStage:
         # Nothing was sent while it moved.
         assert len(bench.stage.commands) == len([r for r in kept.slots if r.commanded is not None])
 
-    def test_an_arrival_said_to_be_after_the_deadline_is_late(self, bench: ScriptedBench) -> None:
+    def test_an_arrival_reported_after_the_deadline_is_late(self, bench: ScriptedBench) -> None:
         bench.stage.moves[2] = lambda stage, to, deadline: Arrival(to, True, deadline + 1e-5)
         kept = bench.run(5)
         (event,) = kept.events()
@@ -437,7 +437,7 @@ class TestStage:
         assert not kept.slot(3).on_time
 
     @pytest.mark.parametrize("garbage", [nan, inf, -inf])
-    def test_a_position_that_is_no_number_is_a_fault(
+    def test_a_position_that_is_not_a_number_is_a_fault(
         self, bench: ScriptedBench, garbage: float
     ) -> None:
         bench.stage.moves[3] = lambda stage, to, deadline: Arrival(garbage, True, deadline)
@@ -451,10 +451,10 @@ class TestStage:
 
     @pytest.mark.fault("late-arrival")
     @pytest.mark.parametrize("said_mm", [-1000.0, 1e9, 1e308, 90.0, 17.0])
-    def test_a_stage_that_says_it_is_elsewhere_is_asked_again(
+    def test_a_stage_that_reports_another_position_is_located_again(
         self, bench: ScriptedBench, said_mm: float
     ) -> None:
-        """One wrong report must not lock the antenna: the next slot starts with a question."""
+        """One wrong report must not block the antenna: the next slot locates the stage first."""
         bench.stage.moves[3] = lambda stage, to, deadline: Arrival(said_mm, True, deadline)
         kept = bench.run(10)
         believable = said_mm / bench.wavelength_mm if abs(said_mm) < 100 else kept.slot(3).position
@@ -468,7 +468,7 @@ class TestStage:
         assert not kept.events(EventKind.REFUSED)
 
     def test_a_stage_moved_by_hand_is_followed(self, bench: ScriptedBench) -> None:
-        """From then on its own report counts, and commands are within reach of that."""
+        """From then on its report counts, and commands are within reach of it."""
         there = 41.0
 
         def moved(stage: ScriptedStage, to: float, deadline: float) -> None:
@@ -513,7 +513,7 @@ class TestStage:
         assert len(bench.stage.commands) == 3
 
     @pytest.mark.fault("command-rejected")
-    def test_a_silent_stage_is_borne_for_the_patience_and_not_longer(
+    def test_a_silent_stage_is_tolerated_for_the_patience_and_not_longer(
         self, impatient: ScriptedBench
     ) -> None:
         bench = impatient
@@ -530,10 +530,10 @@ class TestStage:
         assert bench.clock.now() - begin == pytest.approx(2, abs=0.1)
         assert HardwareError("").exit_code == 69
 
-    def test_an_arrival_that_is_heard_of_after_the_deadline_is_late(
+    def test_an_arrival_that_is_known_after_the_deadline_is_late(
         self, bench: ScriptedBench
     ) -> None:
-        """It was there in time, but the transmission could not rely on it."""
+        """It arrived in time, but that was not known when the transmission began."""
 
         def hear_late(stage: ScriptedStage, to: float, deadline: float) -> Arrival:
             arrived_s = bench.clock.now()
@@ -573,7 +573,7 @@ class TestStage:
         assert bench.tally.displaced == 1
         assert all(record.on_time for record in kept.slots[-4:])
 
-    def test_a_recovery_can_be_seen_while_it_lasts(
+    def test_a_recovery_is_shown_as_activity(
         self, impatient: ScriptedBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bench, seen = impatient, []
@@ -613,7 +613,7 @@ class TestStage:
         assert pulled.time_s - kept.slots[0].start_s == pytest.approx(1.0, abs=2 * bench.slot_s)
         assert "was left at" in shifted.detail
 
-    def test_a_stage_lost_for_good_is_given_up(self, impatient: ScriptedBench) -> None:
+    def test_a_stage_that_cannot_be_recovered_is_given_up(self, impatient: ScriptedBench) -> None:
         bench = impatient
 
         def lost(*_: object) -> Arrival:
@@ -638,9 +638,9 @@ class TestStage:
         assert bench.stage.recoveries == 1
 
     @pytest.mark.fault("stage-lost-repeatedly")
-    @pytest.mark.parametrize(("pause_s", "is_borne"), [(1.0, False), (200.0, True)])
+    @pytest.mark.parametrize(("pause_s", "is_tolerated"), [(1.0, False), (200.0, True)])
     def test_a_stage_that_is_lost_again_and_again_is_given_up(
-        self, bench: ScriptedBench, pause_s: float, is_borne: bool
+        self, bench: ScriptedBench, pause_s: float, is_tolerated: bool
     ) -> None:
         def lost(*_: object) -> Arrival:
             bench.clock.lose(pause_s)
@@ -649,7 +649,7 @@ class TestStage:
         bench.stage.recovery_s = 300.0  # which is no time of work
         for call in range(3, 30, 4):
             bench.stage.moves[call] = lost
-        if is_borne:
+        if is_tolerated:
             bench.run(40)
             assert bench.stage.recoveries == 7
         else:
@@ -667,7 +667,7 @@ class TestStage:
         assert bench.clock.now() - begun < 3.0
         assert not any(record.on_time for record in bench.kept.slots[3:])
 
-    def test_a_stage_that_is_late_now_and_then_is_not(self, impatient: ScriptedBench) -> None:
+    def test_a_stage_that_is_sometimes_late_is_not_given_up(self, impatient: ScriptedBench) -> None:
         bench = impatient
 
         def late(stage: ScriptedStage, to: float, deadline: float) -> None:
@@ -679,10 +679,10 @@ class TestStage:
 
     @pytest.mark.fault("every-command-fails")
     @pytest.mark.parametrize("says_arrived", [True, False], ids=["blocked", "late for ever"])
-    def test_a_stage_that_never_gets_anywhere_is_given_up_though_the_antenna_holds_at_times(
+    def test_a_stage_that_never_moves_is_given_up_although_the_antenna_holds_in_some_slots(
         self, impatient: ScriptedBench, says_arrived: bool
     ) -> None:
-        """As under epsilon-greedy. Slots without a command count neither for nor against it."""
+        """As with epsilon-greedy. Slots without a command prove nothing."""
         bench = impatient
 
         def blocked(stage: ScriptedStage, to: float, deadline: float) -> Arrival:
@@ -730,7 +730,7 @@ class TestStage:
         faults = bench.kept.events(EventKind.STAGE_FAULT)
         assert len(faults) == len(bench.kept.events(EventKind.RECOVERY)) > 10
 
-    def test_signs_of_life_are_given_while_it_is_recovered(self, bench: ScriptedBench) -> None:
+    def test_signs_of_life_are_given_during_a_recovery(self, bench: ScriptedBench) -> None:
         def lost(*_: object) -> Arrival:
             raise StageLostError("the cable was pulled")
 
@@ -741,7 +741,7 @@ class TestStage:
         bench.run(6)
         assert max(np.diff(signs)) <= 2.0 + 2 * bench.slot_s
 
-    def test_a_stop_while_it_is_recovered_ends_the_run_and_is_no_fault(
+    def test_a_stop_during_a_recovery_ends_the_run_and_is_not_a_fault(
         self, bench: ScriptedBench
     ) -> None:
         def lost(*_: object) -> Arrival:
@@ -783,7 +783,7 @@ class TestStage:
         assert bench.tally.travel < 2.0
 
     @pytest.mark.parametrize(("left_at", "ends_at"), [(-0.01, 0.0), (6.01, 6.0)])
-    def test_after_homing_it_goes_back_no_farther_than_the_end_of_the_rail(
+    def test_after_homing_it_returns_no_farther_than_the_end_of_the_rail(
         self, bench: ScriptedBench, left_at: float, ends_at: float
     ) -> None:
         bench.loop.approach(3.0)
@@ -793,7 +793,7 @@ class TestStage:
         assert bench.stage.position_mm == pytest.approx(ends_at * bench.wavelength_mm)
         assert [event.kind for event in bench.kept.events()] == [EventKind.HOMING]
 
-    def test_a_stage_that_moves_still_is_not_homed(self, bench: ScriptedBench) -> None:
+    def test_a_moving_stage_is_not_homed(self, bench: ScriptedBench) -> None:
         def under_way(stage: ScriptedStage, to: float, deadline: float) -> None:
             stage.arrives_s = deadline + 3 * bench.slot_s
 
@@ -848,7 +848,7 @@ class TestApproach:
         expected = np.ceil(abs(start - 3.0) / bench.config.physical.rho_max - 1e-9)
         assert len(bench.stage.commands) == expected
 
-    def test_faults_on_the_way_are_told_and_borne(self, bench: ScriptedBench) -> None:
+    def test_faults_on_the_way_are_reported_and_tolerated(self, bench: ScriptedBench) -> None:
         def silent(*_: object) -> Arrival:
             raise StageError("no answer")
 
@@ -874,10 +874,10 @@ class TestApproach:
         bench.loop.approach(2.0)
         assert bench.loop.position == pytest.approx(2.0)
 
-    def test_an_arrival_that_is_not_reported_in_time_is_no_arrival_elsewhere(
+    def test_a_late_report_is_not_an_arrival_at_another_position(
         self, bench: ScriptedBench
     ) -> None:
-        """A GRBL board says nothing in a move: where it was last seen is not where it got to."""
+        """A GRBL board reports nothing in a move: its last report is not its final position."""
         bench.stage.moves[3] = lambda stage, _, deadline: Arrival(
             stage.position_mm, False, deadline
         )
@@ -899,10 +899,10 @@ class TestApproach:
             bench.loop.approach(2.0)
 
     @pytest.mark.fault("approach-beside-target")
-    def test_one_that_is_never_there_to_the_step_is_there_when_it_is_close(
+    def test_a_stage_that_is_never_exact_to_the_step_has_arrived_when_it_is_close(
         self, paper: Config
     ) -> None:
-        """As a stage with an encoder, which stands a step or two beside where it was sent."""
+        """Such as a stage with an encoder, which stops a step or two beside the command."""
         bench = ScriptedBench(paper, step_mm=0.00625)
 
         def beside(stage: ScriptedStage, to: float, deadline: float) -> None:
@@ -917,7 +917,7 @@ class TestApproach:
         assert not bench.kept.events()
 
     @pytest.mark.fault("approach-blocked")
-    def test_one_that_does_not_move_by_strokes_of_a_step_is_given_up(
+    def test_a_stage_that_does_not_move_by_strokes_of_one_step_is_given_up(
         self, impatient: ScriptedBench
     ) -> None:
         bench = ScriptedBench(impatient.config, step_mm=impatient.stroke_mm)
@@ -933,7 +933,7 @@ class TestApproach:
 
     @pytest.mark.fault("steps-too-coarse")
     @pytest.mark.parametrize("strokes", [1.3, 20.0])
-    def test_one_whose_steps_are_longer_than_a_stroke_is_not_there(
+    def test_a_stage_with_steps_longer_than_a_stroke_does_not_arrive(
         self, impatient: ScriptedBench, strokes: float
     ) -> None:
         bench = ScriptedBench(impatient.config, step_mm=strokes * impatient.stroke_mm)
@@ -942,7 +942,7 @@ class TestApproach:
             bench.loop.approach(2.0)
         assert not bench.stage.commands
 
-    def test_stop_ends_it_at_the_next_stroke(self, bench: ScriptedBench) -> None:
+    def test_a_stop_request_ends_it_at_the_next_stroke(self, bench: ScriptedBench) -> None:
         def stop(stage: ScriptedStage, to: float, deadline: float) -> None:
             bench.loop.stop.request()
 
@@ -954,7 +954,7 @@ class TestApproach:
 
 
 class TestProbe:
-    """Late, out of order, twice, for nobody, not numbers, or not at all."""
+    """Late, out of order, twice, for unknown slots, not numbers, or not at all."""
 
     @staticmethod
     def hold_back(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
@@ -963,7 +963,7 @@ class TestProbe:
 
     @pytest.mark.fault("reward-late")
     @pytest.mark.parametrize("by", [1, 2, 50, 299])
-    def test_a_late_reward_counts_for_its_own_slot_and_place(
+    def test_a_late_reward_counts_for_its_own_slot_and_position(
         self, bench: ScriptedBench, by: int
     ) -> None:
         taken: list[Measurement] = []
@@ -981,7 +981,7 @@ class TestProbe:
         assert bench.tally.rewards == bench.tally.slots
         assert bench.tally.late_rewards == 1
 
-    def test_a_late_measurement_that_is_invalid_tells_its_slot_why(
+    def test_a_late_invalid_measurement_gives_its_slot_the_reason(
         self, bench: ScriptedBench
     ) -> None:
         bench.probe.collects[5] = self.hold_back
@@ -1025,7 +1025,7 @@ class TestProbe:
 
     @pytest.mark.fault("measurement-invalid")
     @pytest.mark.parametrize("reward", [nan, inf, -inf, 1e300, -1e300, 1e6])
-    def test_a_reward_that_cannot_be_is_not_observed(
+    def test_an_impossible_reward_is_not_observed(
         self, bench: ScriptedBench, reward: float
     ) -> None:
         bench.probe.collects[4] = lambda probe, ready: [Measurement(4, reward, True)]
@@ -1035,14 +1035,14 @@ class TestProbe:
         assert len(kept.events(EventKind.INVALID)) == bench.tally.invalid == 1
 
     @pytest.mark.fault("measurement-invalid")
-    @pytest.mark.parametrize(("reason", "told"), [("clipping", "clipping"), ("", "invalid")])
-    def test_an_invalid_measurement_is_no_observation(
-        self, bench: ScriptedBench, reason: str, told: str
+    @pytest.mark.parametrize(("reason", "recorded"), [("clipping", "clipping"), ("", "invalid")])
+    def test_an_invalid_measurement_is_not_observed(
+        self, bench: ScriptedBench, reason: str, recorded: str
     ) -> None:
         bench.probe.collects[4] = lambda probe, ready: [Measurement(4, 1.0, False, reason=reason)]
         kept = bench.run(6)
         assert 4 not in [slot for slot, *_ in bench.policy.seen]
-        assert (kept.slot(4).reward, kept.slot(4).invalid) == (None, told)
+        assert (kept.slot(4).reward, kept.slot(4).invalid) == (None, recorded)
 
     def test_a_failing_probe_costs_observations_until_the_patience_ends(
         self, impatient: ScriptedBench
@@ -1083,7 +1083,7 @@ class TestProbe:
 
     @pytest.mark.fault("no-valid-measurement")
     @pytest.mark.parametrize("valid_every_s", [1.9, None])
-    def test_now_and_then_a_valid_one_is_enough_and_a_noise_floor_may_take_its_time(
+    def test_an_occasional_valid_one_is_enough_and_a_noise_floor_measurement_may_be_long(
         self, impatient: ScriptedBench, valid_every_s: float | None
     ) -> None:
         bench = impatient
@@ -1100,10 +1100,8 @@ class TestProbe:
         assert bench.tally.invalid > 1900
 
     @pytest.mark.fault("no-valid-measurement")
-    def test_slots_in_which_nothing_was_measured_do_not_count(
-        self, impatient: ScriptedBench
-    ) -> None:
-        """Here the stage is lost for most of the time; that has a patience of its own."""
+    def test_slots_without_a_measurement_do_not_count(self, impatient: ScriptedBench) -> None:
+        """Here the stage is lost most of the time, which has a patience of its own."""
         bench = impatient
 
         def clip(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
@@ -1120,17 +1118,17 @@ class TestProbe:
 
     @staticmethod
     def expect_no_more(bench: ScriptedBench, *, events: int, invalid: int = 0) -> None:
-        """So many events, so many invalid measurements, and no record was rewritten otherwise."""
+        """Check the numbers of events and invalid measurements; no other record was completed."""
         assert len(bench.kept.events()) == events
         assert len(bench.kept.events(EventKind.INVALID)) == bench.tally.invalid == invalid
         late = [item for item in bench.kept.items if isinstance(item, LateReward)]
         assert len(late) == invalid
 
     @pytest.mark.fault("radio-drops-client")
-    def test_an_outage_is_counted_once_and_what_was_asked_for_before_it_is_collected(
+    def test_an_outage_is_counted_once_and_earlier_requests_are_collected(
         self, bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A probe that has no stream refuses; of what was in flight it still says what became."""
+        """A probe without a stream refuses requests; earlier ones still have a result."""
         request, outage = bench.probe.request, range(5, 9)
 
         def refuse(slot: int, start_s: float, end_s: float) -> None:
@@ -1155,7 +1153,7 @@ class TestProbe:
         assert [event.slot for event in kept.events(EventKind.RECOVERY)] == [9]
         self.expect_no_more(bench, events=len(outage) + 2, invalid=1)
 
-    def test_a_slot_of_a_fault_is_not_counted_again_when_its_measurement_proves_invalid(
+    def test_a_slot_with_a_fault_is_not_counted_again_as_invalid(
         self, bench: ScriptedBench
     ) -> None:
         def silent(*_: object) -> list[Measurement]:
@@ -1171,9 +1169,7 @@ class TestProbe:
         assert kept.slot(6).reward == 0.006
         self.expect_no_more(bench, events=2)
 
-    def test_a_slow_probe_makes_the_decision_late_like_anything_else(
-        self, bench: ScriptedBench
-    ) -> None:
+    def test_a_slow_probe_makes_the_decision_late(self, bench: ScriptedBench) -> None:
         def slow(probe: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
             probe.clock.lose(2 * bench.slot_s)
             return ready
@@ -1187,11 +1183,11 @@ class TestProbe:
 class TestPolicy:
     """Whatever a policy says, the antenna holds or moves by at most a stroke."""
 
-    @pytest.mark.parametrize("wish", [nan, inf, -inf, 1e9, -1e9, 6.5, -0.01, 0.0, 4.0])
-    def test_a_wish_that_cannot_be_met_is_refused_and_the_antenna_holds(
-        self, bench: ScriptedBench, wish: float
+    @pytest.mark.parametrize("wanted", [nan, inf, -inf, 1e9, -1e9, 6.5, -0.01, 0.0, 4.0])
+    def test_an_impossible_position_is_refused_and_the_antenna_holds(
+        self, bench: ScriptedBench, wanted: float
     ) -> None:
-        bench.policy.decides[4] = lambda *_: wish
+        bench.policy.decides[4] = lambda *_: wanted
         kept = bench.run(8)
         held = kept.slot(5)
         assert held.commanded is None
@@ -1203,21 +1199,25 @@ class TestPolicy:
         assert len(bench.stage.commands) == 6
         assert kept.slot(6).commanded is not None
 
-    @pytest.mark.parametrize("wish", [nan, inf, -inf, 1e9, -1e9, 6.5, -0.01])
-    def test_nor_is_it_mended_after_a_fault(self, bench: ScriptedBench, wish: float) -> None:
-        """Then positions are measured anew, and a wish may only be shortened to a stroke."""
+    @pytest.mark.parametrize("wanted", [nan, inf, -inf, 1e9, -1e9, 6.5, -0.01])
+    def test_an_impossible_position_is_not_corrected_after_a_fault(
+        self, bench: ScriptedBench, wanted: float
+    ) -> None:
+        """Then the stage is located again, and a position may only be shortened to a stroke."""
 
         def silent(*_: object) -> Arrival:
             raise StageError("no answer")
 
         bench.stage.moves[3] = silent
-        bench.policy.decides[4] = lambda *_: wish
+        bench.policy.decides[4] = lambda *_: wanted
         kept = bench.run(5)
         assert len(bench.stage.commands) == 3
         assert len(kept.events(EventKind.REFUSED)) == 1
         assert kept.slot(5).commanded is None
 
-    def test_a_wish_out_of_reach_after_a_fault_is_approached(self, bench: ScriptedBench) -> None:
+    def test_a_position_out_of_reach_after_a_fault_is_approached(
+        self, bench: ScriptedBench
+    ) -> None:
         def short(stage: ScriptedStage, to: float, deadline: float) -> None:
             stage.position_mm = to - 0.3  # half a stroke lost
 
@@ -1229,7 +1229,7 @@ class TestPolicy:
         assert kept.slot(3).position == pytest.approx(kept.slot(2).position + bench.policy.stroke)
         assert not kept.events(EventKind.REFUSED)
 
-    def test_targets_that_are_no_numbers_do_not_end_the_run(self, bench: ScriptedBench) -> None:
+    def test_targets_that_are_not_numbers_do_not_end_the_run(self, bench: ScriptedBench) -> None:
         bench.policy.decides[3] = lambda *_: Decision(nan, nan, True, True, nan)
         bench.policy.decides[4] = lambda *_: Decision(inf, -inf, False, False, inf)
         bench.run(8)
@@ -1246,7 +1246,7 @@ class TestPolicy:
         assert [record.slot for record in bench.kept.slots] == [1, 2]
 
 
-def test_what_the_tally_says_agrees_with_the_records(bench: ScriptedBench) -> None:
+def test_the_statistics_agree_with_the_records(bench: ScriptedBench) -> None:
     records = bench.run(50).slots
     positions = [bench.policy.start_position, *(record.position for record in records)]
     assert bench.tally.travel == pytest.approx(np.abs(np.diff(positions)).sum())
@@ -1254,8 +1254,8 @@ def test_what_the_tally_says_agrees_with_the_records(bench: ScriptedBench) -> No
     assert bench.tally.mean_reward == pytest.approx(np.mean([r.reward or nan for r in records]))
 
 
-def test_losing_sight_of_the_stage_is_no_step_beyond_reach(bench: ScriptedBench) -> None:
-    """It moved a stroke unseen, and then another one: no command was beyond reach."""
+def test_an_unknown_position_is_not_a_step_beyond_reach(bench: ScriptedBench) -> None:
+    """It moved two strokes with one report: no command was beyond reach."""
 
     def unseen(stage: ScriptedStage, to: float, deadline: float) -> Arrival:
         return Arrival(nan, True, deadline)

@@ -1,4 +1,4 @@
-"""Loss of signal is no fade, is not learned, and ends by itself when the signal is back."""
+"""Loss of signal is not a fade, is not learned, and ends when the signal is back."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_fade_that_is_entered_gradually_is_learned(watched: Watched) -> None:
 
 
 @pytest.mark.fault("deep-fade")
-def test_no_fade_covers_most_of_the_rail(watched: Watched) -> None:
+def test_the_floor_on_most_of_the_rail_is_loss_of_signal(watched: Watched) -> None:
     """Entered gradually, as above; then the antenna travels and finds nothing anywhere."""
     watched.see(1, WEAK)
     watched.see(2, WEAK)
@@ -109,8 +109,8 @@ def test_a_slot_without_a_measurement_does_not_begin_the_count_again(watched: Wa
     assert not watched.see(51, 0.0).valid
 
 
-def test_slots_without_a_measurement_are_among_those_in_a_row(watched: Watched) -> None:
-    """A stage that is late leaves slots unmeasured; the loss does not take longer for that."""
+def test_slots_without_a_measurement_count_in_the_row(watched: Watched) -> None:
+    """A late stage leaves slots without a measurement; the loss is detected as early."""
     watched.see(1, STRONG)
     at_floor = range(2, 2 + SLOTS + 1, 2)
     judged = [watched.see(slot, 0.0) for slot in at_floor]
@@ -142,13 +142,13 @@ def test_the_signal_comes_back_by_itself_with_an_event(watched: Watched) -> None
 
 
 @pytest.mark.fault("tone-lost")
-def test_a_tone_seen_elsewhere_is_lost_however_it_went(watched: Watched) -> None:
+def test_a_tone_in_another_band_is_lost(watched: Watched) -> None:
     watched.see(1, WEAK)
     judged = [watched.see(slot, 0.0, reason="tone-lost") for slot in range(2, 2 + SLOTS)]
     assert (judged[-1].valid, judged[-1].reason) == (False, "tone-lost")
 
 
-def test_who_has_the_noise_floor_measured_has_switched_the_transmitter_off(
+def test_a_noise_floor_measurement_means_that_the_transmitter_is_off(
     watched: Watched,
 ) -> None:
     """Slots at the floor before, and after it, are too few to be lost by their number."""
@@ -183,7 +183,7 @@ def test_a_probe_without_a_noise_floor_never_loses_its_signal(watched: Watched) 
 
 
 @pytest.mark.parametrize("policy", ["moveucb", "fixed"])
-def test_the_fades_of_a_weak_link_raise_no_alarm(policy: str) -> None:
+def test_the_fades_of_a_weak_link_are_not_loss_of_signal(policy: str) -> None:
     """At a mean SNR of 0 dB a blocked link is at the noise floor again and again."""
     words = [f"algorithm.policy={policy}", "reward.snr_db=0.0"]
     config = load_config(preset="lab-2g4-grbl", assignments=words)
@@ -199,7 +199,7 @@ def test_the_fades_of_a_weak_link_raise_no_alarm(policy: str) -> None:
 
 
 def mute(bench: ScriptedBench, slots: range, *, together: bool = False) -> None:
-    """Have the transmitter be off in some slots; strong in all others."""
+    """Switch the transmitter off in some slots; the signal is strong in all others."""
     later: list[Measurement] = []
 
     def collect(_: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
@@ -221,13 +221,13 @@ def mute(bench: ScriptedBench, slots: range, *, together: bool = False) -> None:
 
 OFF = range(21, 41)
 DOUBTFUL = range(20, 42)
-"""The transmitter stops and starts within a slot, whose power is of a part of it."""
+"""The transmitter stops and starts within a slot, which has only a part of the power."""
 ON = [slot for slot in range(1, 61) if slot not in DOUBTFUL]
 
 
 class TestLoop:
     @pytest.mark.fault("transmitter-stops")
-    def test_slots_without_signal_leave_no_trace(self, paper: Config) -> None:
+    def test_rewards_without_a_signal_are_withdrawn_everywhere(self, paper: Config) -> None:
         bench = ScriptedBench(paper)
         mute(bench, OFF)
         kept = bench.run(60)
@@ -245,7 +245,9 @@ class TestLoop:
             EventKind.RECOVERY,
         ]
 
-    def test_nor_do_those_that_arrive_all_at_once(self, paper: Config) -> None:
+    def test_rewards_without_a_signal_that_arrive_together_are_withdrawn(
+        self, paper: Config
+    ) -> None:
         bench = ScriptedBench(paper)
         mute(bench, OFF, together=True)
         kept = bench.run(60)
@@ -265,7 +267,9 @@ class TestLoop:
         assert blind * bench.slot_s == pytest.approx(patience_s + bench.slot_s, abs=bench.slot_s)
 
     @pytest.mark.fault("transmitter-stops")
-    def test_a_resumed_run_does_not_take_them_up(self, paper: Config, tmp_path: Path) -> None:
+    def test_a_resumed_run_does_not_use_withdrawn_rewards(
+        self, paper: Config, tmp_path: Path
+    ) -> None:
         bench = ScriptedBench(paper)
         mute(bench, OFF)
         header = RunHeader.of(

@@ -1,4 +1,4 @@
-"""The survey that walks the rail, and the file that keeps it."""
+"""The survey of the rail, and its file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from macontrol.sim.world.channel import Channel
 
 
 class ScriptedProbe:
-    """Answers each request by what a script says of its attempt: a reward, or invalid, or None."""
+    """Answers each request as scripted: with a reward, with an invalid one, or not at all."""
 
     def __init__(
         self, answers: Sequence[float | None], uncertainties: Sequence[float] = ()
@@ -55,7 +55,9 @@ def lab() -> Config:
     return load_config(preset="lab-2g4-grbl", assignments=["survey.samples=13"])
 
 
-def test_the_rail_is_walked_through_the_guard_and_seen_where_the_stage_is(lab: Config) -> None:
+def test_the_rail_is_walked_through_the_guard_and_positions_are_the_reported_ones(
+    lab: Config,
+) -> None:
     clock = VirtualClock()
     bench = SimulatedBench(lab, clock, seed=5)
     survey = walk_rail(lab, bench, clock, Recorder(), stop=StopToken())
@@ -66,7 +68,7 @@ def test_the_rail_is_walked_through_the_guard_and_seen_where_the_stage_is(lab: C
 
 
 class MutedProbe:
-    """Strong but for some requests, which find the transmitter off."""
+    """A strong signal, except for some requests with the transmitter off."""
 
     def __init__(self, off: range) -> None:
         self.requests = 0
@@ -93,7 +95,7 @@ class TestLossOfSignal:
     POSITIONS = tuple(k / 25 for k in range(50))
 
     @pytest.mark.fault("signal-lost-in-survey")
-    def test_it_is_waited_for_and_no_zero_is_kept(self, lab: Config) -> None:
+    def test_a_lost_signal_is_waited_for_and_gives_no_zero(self, lab: Config) -> None:
         probe, events = MutedProbe(range(11, 31)), Events()
         survey = SurveyWalk(lab, probe, VirtualClock(), lambda x: x, events).run(self.POSITIONS)
         assert set(survey.reward) == {2.0}
@@ -103,7 +105,7 @@ class TestLossOfSignal:
         assert probe.requests == len(self.POSITIONS) + 14
 
     @pytest.mark.fault("signal-lost-in-survey")
-    def test_one_that_does_not_come_back_ends_the_survey(self, lab: Config) -> None:
+    def test_a_signal_that_does_not_come_back_ends_the_survey(self, lab: Config) -> None:
         walk = SurveyWalk(lab, MutedProbe(range(11, 10_000)), VirtualClock(), float, Events())
         with pytest.raises(HardwareError, match="no-signal; is it on"):
             walk.run(self.POSITIONS)
@@ -131,8 +133,8 @@ def test_an_invalid_or_missing_measurement_is_tried_again(lab: Config) -> None:
     assert list(survey.reward) == [1.0, 2.0, 3.0]
 
 
-def test_a_measurement_that_comes_late_is_not_taken_for_the_next(lab: Config) -> None:
-    """The first position's come when the second one is asked for."""
+def test_a_late_measurement_is_not_used_for_the_next_position(lab: Config) -> None:
+    """The measurements of the first position arrive with those of the second."""
 
     class LateProbe(ScriptedProbe):
         def collect(self, deadline_s: float) -> Sequence[Measurement]:
@@ -153,7 +155,7 @@ def test_a_position_without_a_reward_is_left_out(lab: Config) -> None:
     assert list(survey.position) == [0.0, 2.0]
 
 
-def test_a_reward_that_cannot_be_is_left_out(lab: Config) -> None:
+def test_an_impossible_reward_is_left_out(lab: Config) -> None:
     probe = ScriptedProbe([1.0, 1e9, 1e9, 1e9, 3.0])
     walk = SurveyWalk(lab, probe, VirtualClock(), lambda position: position, Recorder())
     assert list(walk.run([0.0, 1.0, 2.0]).reward) == [1.0, 3.0]
@@ -185,7 +187,7 @@ def test_it_ends_on_a_stop_request(lab: Config) -> None:
 
 
 class FailingProbe(ScriptedProbe):
-    """Fails so many times when it is asked, and then does as it is told."""
+    """Fails for a number of requests, and then answers as scripted."""
 
     def __init__(self, answers: Sequence[float | None], failures: int) -> None:
         super().__init__(answers)
@@ -204,11 +206,11 @@ class FailingProbe(ScriptedProbe):
 
 class Events(Recorder):
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def submit(self, item: object) -> None:
         assert isinstance(item, Event)
-        self.told.append(f"{item.kind}: {item.detail}")
+        self.reported.append(f"{item.kind}: {item.detail}")
 
 
 def test_a_probe_that_fails_for_a_while_is_waited_for(lab: Config) -> None:
@@ -216,7 +218,7 @@ def test_a_probe_that_fails_for_a_while_is_waited_for(lab: Config) -> None:
     walk = SurveyWalk(lab, FailingProbe([1.0, 2.0], 20), clock, lambda x: x, events)
     survey = walk.run([0.0, 1.0])
     assert list(survey.reward) == [1.0, 2.0]
-    assert events.told == ["probe-fault: the server hung up"] * 20 + [
+    assert events.reported == ["probe-fault: the server hung up"] * 20 + [
         "recovery: the probe works again"
     ]
 
@@ -230,7 +232,7 @@ def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Con
 
 
 def test_a_measurement_is_not_waited_for_after_a_signal(lab: Config) -> None:
-    """It may take seconds to come: a slot may be long, and a radio may stall."""
+    """It can take seconds: a slot can be long, and a radio can stall."""
     stop, slow = StopToken(), lab.replace(physical__slot_duration_s=60.0)
     clock = VirtualClock(on_wait=lambda: stop.request() if clock.now() >= 5.0 else None)
     walk = SurveyWalk(slow, ScriptedProbe([None] * 9), clock, lambda x: x, Recorder(), stop)
@@ -241,7 +243,7 @@ def test_a_measurement_is_not_waited_for_after_a_signal(lab: Config) -> None:
 
 def test_a_probe_that_fails_is_not_waited_for_after_a_signal(lab: Config) -> None:
     events, stop = Events(), StopToken()
-    clock = VirtualClock(on_wait=lambda: stop.request() if len(events.told) >= 3 else None)
+    clock = VirtualClock(on_wait=lambda: stop.request() if len(events.reported) >= 3 else None)
     walk = SurveyWalk(lab, FailingProbe([], 1000), clock, lambda x: x, events, stop)
     survey = walk.run([0.0, 1.0])
     assert len(survey.reward) == 0
@@ -253,7 +255,7 @@ BENCH = {"firmware": "Grbl 1.1h", "port": "USB 1a86:7523 1-1.2"}
 class TestSurveyFile:
     survey = Survey(np.array([0.0, 1.2, 2.3]), np.array([1.0, 3.0, 2.0]))
 
-    def test_a_fresh_one_of_the_same_bench_is_used_again(self, lab: Config, tmp_path: Path) -> None:
+    def test_a_fresh_survey_of_the_same_bench_is_used(self, lab: Config, tmp_path: Path) -> None:
         path = tmp_path / "survey.npz"
         save_survey(path, lab, self.survey, BENCH)
         found = fresh_survey(path, lab, BENCH)
@@ -262,7 +264,7 @@ class TestSurveyFile:
         assert list(found.reward) == [1.0, 3.0, 2.0]
         assert os.listdir(path.parent) == ["survey.npz"]
 
-    def test_how_often_the_stage_is_homed_makes_no_other_bench(
+    def test_the_homing_interval_does_not_change_the_bench(
         self, lab: Config, tmp_path: Path
     ) -> None:
         save_survey(tmp_path / "survey.npz", lab, self.survey, BENCH)
@@ -270,7 +272,7 @@ class TestSurveyFile:
         assert isinstance(fresh_survey(tmp_path / "survey.npz", other, BENCH), Survey)
 
     @pytest.mark.parametrize("change", [{"survey__fresh_s": 0.0}, {"probe__gain_db": 3.0}])
-    def test_a_stale_one_or_one_of_another_bench_is_not(
+    def test_an_old_survey_and_one_of_another_bench_are_not_used(
         self, lab: Config, tmp_path: Path, change: dict[str, float]
     ) -> None:
         save_survey(tmp_path / "survey.npz", lab, self.survey, BENCH)
@@ -287,7 +289,7 @@ class TestSurveyFile:
             (BENCH | {"device": "7"}, "device was unknown and is 7"),
         ],
     )
-    def test_one_of_another_board_is_not_used_and_the_reason_names_the_part(
+    def test_a_survey_of_another_board_is_not_used_and_the_reason_names_the_part(
         self, lab: Config, tmp_path: Path, other: dict[str, str], reason: str
     ) -> None:
         save_survey(tmp_path / "survey.npz", lab, self.survey, BENCH)
@@ -296,9 +298,7 @@ class TestSurveyFile:
         assert reason in found.reason
 
     @pytest.mark.fault("other-board-since-last-run")
-    def test_one_that_does_not_say_which_board_it_is_of_is_not_used(
-        self, lab: Config, tmp_path: Path
-    ) -> None:
+    def test_a_survey_without_identity_is_not_used(self, lab: Config, tmp_path: Path) -> None:
         path = tmp_path / "survey.npz"
         save_survey(path, lab, self.survey, BENCH)
         with np.load(path) as kept:
@@ -307,7 +307,7 @@ class TestSurveyFile:
         assert isinstance(found, NoSurvey)
         assert "identity" in found.reason
 
-    def test_the_probes_noise_and_the_time_of_the_walk_are_kept(
+    def test_the_probes_noise_and_the_time_of_the_survey_are_stored(
         self, lab: Config, tmp_path: Path
     ) -> None:
         walked = Survey(self.survey.position, self.survey.reward, 0.04, time.time() - 10)
@@ -319,7 +319,7 @@ class TestSurveyFile:
 
     @pytest.mark.fault("survey-file-damaged")
     @pytest.mark.parametrize("content", [b"", b"nonsense", None])
-    def test_a_broken_or_missing_one_is_none(
+    def test_a_damaged_or_missing_survey_is_not_used(
         self, lab: Config, tmp_path: Path, content: bytes | None
     ) -> None:
         path = tmp_path / "survey.npz"
@@ -342,7 +342,7 @@ class TestSurveyFile:
             ([], []),
         ],
     )
-    def test_one_that_no_walk_can_have_given_is_none(
+    def test_an_impossible_survey_is_not_used(
         self, lab: Config, tmp_path: Path, position: list[float], reward: list[float]
     ) -> None:
         path = tmp_path / "survey.npz"
@@ -350,7 +350,7 @@ class TestSurveyFile:
         assert isinstance(fresh_survey(path, lab, BENCH), NoSurvey)
 
     @pytest.mark.fault("survey-file-damaged")
-    def test_any_bit_may_be_flipped(self, lab: Config, tmp_path: Path) -> None:
+    def test_no_flipped_bit_raises(self, lab: Config, tmp_path: Path) -> None:
         path = tmp_path / "survey.npz"
         save_survey(path, lab, self.survey, BENCH)
         whole = path.read_bytes()
@@ -370,7 +370,7 @@ class TestSurveyFile:
             ("reward", None),
         ],
     )
-    def test_one_of_other_kinds_of_values_is_none(
+    def test_a_survey_with_values_of_other_types_is_not_used(
         self, lab: Config, tmp_path: Path, name: str, content: object
     ) -> None:
         path = tmp_path / "survey.npz"
@@ -385,7 +385,7 @@ class TestSurveyFile:
         np.savez(path, **values)
         assert isinstance(fresh_survey(path, lab, BENCH), NoSurvey)
 
-    def test_what_is_no_file_is_none_and_is_not_waited_for(
+    def test_what_is_not_a_file_is_not_used_and_not_waited_for(
         self, lab: Config, tmp_path: Path
     ) -> None:
         path = tmp_path / "survey.npz"
