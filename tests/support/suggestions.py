@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _SUGGESTION = re.compile(
-    r"(?P<key>[a-z]+\.[a-z0-9_]+) to (?:at (?:most|least) )?(?P<value>-?\d[\d.]*(?:e[-+]?\d+)?)"
+    r"(?P<key>[a-z]+(?:\.[a-z0-9_]+)+) to (?:at (?:most|least) )?"
+    r"(?P<value>-?\d[\d.]*(?:e[-+]?\d+)?)"
 )
 
 

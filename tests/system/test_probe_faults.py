@@ -285,7 +285,7 @@ class Bench:
 
     def __init__(self, stage: VirtualGrbl, radio: VirtualRadio, **changes: Any) -> None:
         told = SETTINGS | {"probe.noise_floor": '"measure"', "stage.port": f'"{stage.port}"'}
-        told |= {"probe.address": f'"{radio.address}"', **changes}
+        told |= {"probe.rtl_tcp.address": f'"{radio.address}"', **changes}
         config: Config = load_config(
             preset="lab-2g4-grbl", assignments=[f"{key}={value}" for key, value in told.items()]
         )
