@@ -13,7 +13,7 @@ from macontrol.config.sections.section import Auto, Fraction, NonNegative, Posit
 class Algorithm(Section):
     """The policy and its parameters (Algorithm 1 and the benchmarks)."""
 
-    policy: PolicyName
+    policy: Annotated[str, AfterValidator(known_policy)]
     beta: NonNegative | Auto
     eta: NonNegative
     margin: NonNegative
