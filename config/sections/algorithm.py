@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from macontrol.config.policies import POLICIES
+from macontrol.config.policies import POLICIES, known_policy
 from macontrol.config.sections.section import Auto, Fraction, NonNegative, Positive, Section
 
 
