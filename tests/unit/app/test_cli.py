@@ -179,7 +179,7 @@ class TestDidYouMean:
         [
             ("check --preset papr", "did you mean paper?"),
             ("check --set algoritm.beta=2", "did you mean algorithm?"),
-            ("check --set algorithm.policy=moveucbb", "'moveucb'"),
+            ("check --set algorithm.policy=moveucbb", "did you mean moveucb?"),
         ],
     )
     def test_a_misspelled_setting(self, run: Run, words: str, hint: str) -> None:
@@ -292,12 +292,12 @@ def test_a_config_file_replaces_the_lab_preset(
 
 
 def test_ctrl_c_ends_the_program_while_it_loads() -> None:
-    """This test delays the import of numpy."""
+    """This test delays the import of the command line."""
     code = (
         "import sys, time\n"
         "class Slow:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'numpy':\n"
+        "        if name == 'macontrol.cli':\n"
         "            print('loading', flush=True)\n"
         "            time.sleep(60)\n"
         "sys.meta_path.insert(0, Slow())\n"
