@@ -93,7 +93,7 @@ class Config(Section):
     @property
     def rail_mm(self) -> float:
         """D in millimetres: how much of the stage's rail is used."""
-        return self.physical.region_length * self.physical.wavelength_mm
+        return self.physical.rail_mm
 
     @property
     def slot_timing(self) -> SlotTiming:

@@ -138,7 +138,7 @@ def _of_the_sweep(config: Config) -> Iterator[Problem]:
 
 def _of_the_actuator(config: Config) -> Iterator[Problem]:
     physical = config.physical
-    stroke_mm = physical.rho_max * physical.wavelength_mm
+    stroke_mm = physical.stroke_mm
     if physical.step_mm != "ideal" and physical.step_mm > stroke_mm:
         fix = "lengthen the stroke"
         if stroke_mm > 0:

@@ -68,6 +68,11 @@ class Physical(Section):
         return reach if self.stroke == "auto" else min(self.stroke, reach)
 
     @property
+    def rail_mm(self) -> float:
+        """D in millimetres."""
+        return self.region_length * self.wavelength_mm
+
+    @property
     def stroke_mm(self) -> float:
         """ρ_max in millimetres."""
         return self.rho_max * self.wavelength_mm

@@ -27,7 +27,7 @@ def describe(physical: Physical, name: str) -> StageDescription:
     acceleration, step = physical.acceleration_m_per_s2, physical.step_mm
     return StageDescription(
         name=name,
-        travel_mm=physical.region_length * physical.wavelength_mm,
+        travel_mm=physical.rail_mm,
         step_mm=0.0 if step == "ideal" else step,
         speed_mm_per_s=physical.actuator_speed_m_per_s * 1e3,
         acceleration_mm_per_s2=inf if acceleration == "ideal" else acceleration * 1e3,

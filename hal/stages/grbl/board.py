@@ -92,8 +92,8 @@ def _require_settings(values: Mapping[int, float], axis: str) -> None:
         number = base + AXES.index(axis)
         if not values.get(number, 0.0) > 0:
             raise ConfigError(
-                f"stage.axis = {axis!r}: the board has no ${number} ({unit}) for it",
-                f"set stage.axis to an axis of this board, or set ${number}",
+                f"stage.grbl.axis = {axis!r}: the board has no ${number} ({unit}) for it",
+                f"set stage.grbl.axis to an axis of this board, or set ${number}",
             )
     if values.get(13, 0) != 0:
         raise ConfigError("the board reports inches ($13=1)", "set $13=0")

@@ -106,9 +106,9 @@ class GrblHandshake:
             return StageError(f"{port}: the board stays in {status.state}")
         if 0 < axes <= self._session.index:
             return ConfigError(
-                f"stage.axis = {self._settings.axis!r}: the board has only the axes "
+                f"stage.grbl.axis = {self._settings.axis!r}: the board has only the axes "
                 f"{' '.join(AXES[:axes])}",
-                "set stage.axis to one of them",
+                "set stage.grbl.axis to one of them",
             )
         return StageError(
             f"{port}: no GRBL board answers at {self._settings.baud_rate} baud",

@@ -78,7 +78,7 @@ def read_microstep(settings: ZaberSettings) -> float:
     """The length of a microstep (mm), or ConfigError if it is not set."""
     if settings.microstep_mm == "unknown":
         raise ConfigError(
-            "stage.microstep_mm is unknown, and a Zaber device does not report it",
+            "stage.zaber.microstep_mm is unknown, and a Zaber device does not report it",
             "set it to the microstep size in the data sheet, in mm (1 µm is 0.001)",
         )
     return settings.microstep_mm

@@ -73,14 +73,14 @@ class ZaberHandshake:
             raise StageError(
                 f"{settings.port}: no Zaber device answers as device {settings.device_address} at "
                 f"{settings.baud_rate} baud",
-                'check the port, the preset (stage.driver is "zaber"), stage.device_address, '
+                'check the port, the preset (stage.driver is "zaber"), stage.zaber.device_address, '
                 "stage.baud_rate, that the device uses ASCII (firmware 6 or 7), and its power",
             )
         if not reply.accepted:
             raise ConfigError(
-                f"stage.axis = {settings.axis!r}: the device refuses commands for axis "
+                f"stage.zaber.axis = {settings.axis!r}: the device refuses commands for axis "
                 f"{session.axis_number}: {reply.refusal}",
-                "set stage.axis to an axis of this device",
+                "set stage.zaber.axis to an axis of this device",
             )
         session.requires_checksums = reply.checked or self._enable_checksums(deadline_s)
         session.stop(min(deadline_s, self._clock.now() + STOP_S))

@@ -169,7 +169,7 @@ def _table(
 ) -> Table:
     physical, algorithm = config.physical, config.algorithm
     wavelength = physical.wavelength_mm
-    stroke = f"{physical.rho_max:.5g} wavelengths, {physical.rho_max * wavelength:.4g} mm"
+    stroke = f"{physical.rho_max:.5g} wavelengths, {physical.stroke_mm:.4g} mm"
     if physical.rho_max < physical.nominal_reach * (1 - 1e-3):
         stroke += f" (v·T_a would be {physical.nominal_reach:.5g})"
     median, p99 = np.quantile(decision, (0.5, 0.99))
@@ -178,7 +178,7 @@ def _table(
         ("wavelength", f"{wavelength:.4f} mm at {physical.carrier_frequency_hz / 1e9:g} GHz"),
         (
             "rail",
-            f"{physical.region_length:g} wavelengths, {physical.region_length * wavelength:.4g} mm",
+            f"{physical.region_length:g} wavelengths, {physical.rail_mm:.4g} mm",
         ),
         ("stroke", stroke),
         (

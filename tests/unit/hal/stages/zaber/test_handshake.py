@@ -175,7 +175,7 @@ def test_connecting_ends_by_its_deadline() -> None:
 def test_a_missing_axis_is_refused() -> None:
     desk = Desk(axis="Y")
     desk.expects("", "RJ IDLE -- BADAXIS", axis=2)
-    with pytest.raises(ConfigError, match=r"stage\.axis = 'Y'.*no such axis"):
+    with pytest.raises(ConfigError, match=r"stage\.zaber\.axis = 'Y'.*no such axis"):
         desk.stage.connect(desk.soon())
     desk.finish()
     assert not desk.line.is_open
@@ -183,7 +183,7 @@ def test_a_missing_axis_is_refused() -> None:
 
 def test_without_a_microstep_size_the_port_is_not_opened() -> None:
     desk = Desk(opens=0, microstep_mm="unknown")
-    with pytest.raises(ConfigError, match=r"stage\.microstep_mm is unknown"):
+    with pytest.raises(ConfigError, match=r"stage\.zaber\.microstep_mm is unknown"):
         desk.stage.connect(desk.soon())
 
 

@@ -123,5 +123,5 @@ def test_the_speed_of_a_move_is_rounded_down() -> None:
 
 
 def test_the_microstep_size_must_be_set() -> None:
-    with pytest.raises(ConfigError, match=r"stage\.microstep_mm"):
+    with pytest.raises(ConfigError, match=r"stage\.zaber\.microstep_mm"):
         read_axis(DEVICE, zaber_settings(microstep_mm="unknown"))
