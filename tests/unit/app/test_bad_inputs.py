@@ -16,6 +16,7 @@ FAST_RUN = ("--backend", "sim", "--fast", "--slots", "1")
 CONFIGURED = {
     "run": FAST_RUN,
     "check": ("check",),
+    "config show": ("config", "show"),
     "survey": ("survey", "--backend", "sim", "--out", "unwritten.npz"),
     "simulate-map": ("simulate-map", "--seed", "1", "--out", "unwritten.npz"),
     "replay": ("replay", "good.npz"),

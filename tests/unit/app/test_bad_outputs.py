@@ -90,7 +90,8 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
         *("replay --csv", "replay --json", "replay --plot", "reproduce --out", "bench --keep"),
         *("virtual-bench --link", "virtual-bench --notify"),
     }
-    configs = {"run", "check", "survey", "simulate-map", "replay", "bench", "virtual-bench"}
+    configs = {"run", "check", "config", "survey", "simulate-map", "replay", "bench"}
+    configs.add("virtual-bench")
     inputs = {f"{command} --config" for command in configs}
     assert found == outputs | inputs | {"export run", "replay map", "virtual-bench --faults"}
 
