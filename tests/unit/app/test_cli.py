@@ -292,20 +292,12 @@ def test_a_config_file_replaces_the_lab_preset(
 
 
 def test_ctrl_c_ends_the_program_while_it_loads() -> None:
-<<<<<<< HEAD
-    """This test delays the import of pydantic."""
-=======
     """This test delays the import of the command line."""
->>>>>>> own-f
     code = (
         "import sys, time\n"
         "class Slow:\n"
         "    def find_spec(self, name, *_):\n"
-<<<<<<< HEAD
-        "        if name == 'pydantic':\n"
-=======
         "        if name == 'macontrol.cli':\n"
->>>>>>> own-f
         "            print('loading', flush=True)\n"
         "            time.sleep(60)\n"
         "sys.meta_path.insert(0, Slow())\n"
