@@ -150,15 +150,19 @@ def test_a_run_with_a_soapy_radio_records_the_played_rewards(
 
 
 def test_the_doctor_examines_a_soapy_radio(environment: dict[str, str]) -> None:
-    player = Player(environment)
-    try:
-        with macontrol("check", "--port", "/dev/no-such", environment=environment) as process:
-            output, errors = process.communicate(timeout=60)
-    finally:
-        player.close()
-    assert process.returncode == 69, errors  # there is no stage
-    assert "pass  radio        soapy:driver=audio sends samples" in output
+    output = ""
+    for _ in range(3):  # on a busy machine the sound server may play silence for a while
+        player = Player(environment)
+        try:
+            with macontrol("check", "--port", "/dev/no-such", environment=environment) as process:
+                output, errors = process.communicate(timeout=60)
+        finally:
+            player.close()
+        assert process.returncode == 69, errors  # there is no stage
+        if "FAIL  noise floor" not in output:
+            break
+    assert "pass  radio        soapy:driver=audio works" in output
     # A sound server on a busy machine loses some or many samples, and the doctor reports it.
     outcome = r"48,000 samples/s|samples were lost|[\d,]+ samples/s arrive, 48,000 were requested"
     assert re.search(rf"sample rate  ({outcome})", output), output
-    assert re.search(r"pass  noise floor  -(39|4[01])\.\d dBFS", output)
+    assert re.search(r"pass  noise floor  -(39|4[01])\.\d dBFS", output), output

@@ -16,6 +16,7 @@ from macontrol.config.model.errors import HardwareError
 from macontrol.controller.host.instance import InstanceLock, lock_directory
 from macontrol.controller.recording.records import Event, EventKind
 from macontrol.recorders import LockFollower
+from support.waiting import wait_until
 
 HOLDER = """
 import sys, time
@@ -107,10 +108,16 @@ def test_the_lock_follows_a_stage_that_becomes_another_device(tmp_path: Path) ->
     name.symlink_to(ports[0])
     folder = tmp_path / "locks"
     folder.mkdir()
-    with InstanceLock(str(name), folder) as lock:
-        recorder = LockFollower(lock.follow)
+    followed: list[None] = []
+
+    def follow() -> None:
+        lock.follow()
+        followed.append(None)
+
+    with InstanceLock(str(name), folder) as lock, LockFollower(follow) as recorder:
         name.unlink()
         recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the probe works again"))
+        wait_until(lambda: len(followed) == 1)
         with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
             pass
         name.symlink_to(ports[1])
@@ -118,6 +125,7 @@ def test_the_lock_follows_a_stage_that_becomes_another_device(tmp_path: Path) ->
         with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
             pass
         recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the stage works again"))
+        wait_until(lambda: len(followed) == 2)
         with InstanceLock(str(ports[0]), folder):
             pass
         with pytest.raises(HardwareError, match="is driven by pid"):
