@@ -72,7 +72,7 @@ def test_a_config_file_from_before_means_the_same(name: str) -> None:
     assert differences(load_config(BEFORE / f"{name}.toml"), stored) == []
 
 
-@pytest.mark.parametrize("preset", ["demo", "lab-2g4-grbl", "lab-5g8-zaber", "paper"])
+@pytest.mark.parametrize("preset", ["lab-2g4-grbl", "lab-5g8-zaber", "paper"])
 def test_a_preset_means_the_same(preset: str) -> None:
     stored = json.loads((BEFORE / f"preset-{preset}.json").read_text())
     assert differences(load_config(preset=preset), stored) == []
