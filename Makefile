@@ -32,7 +32,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 demo: $(VENV)/.stamp-run ## run the controller on the simulated bench for 20 s
-	@echo "The demo's slots last 50 ms: no real-time rights needed."
+	@echo "The demo's slots last 50 ms: it needs no permission for real-time scheduling."
 	@echo "The paper's 5 ms: $(BIN)/macontrol --backend sim"
 	@$(BIN)/macontrol --backend sim --preset demo --duration 20
 

@@ -110,7 +110,7 @@ class Rewards:
         self._recorder.submit(LateReward(measurement.slot, measurement.reward, known))
         late_by = float(slot - measurement.slot)
         self._report(
-            measurement.slot, EventKind.LATE_REWARD, "the reward arrived late, in slots", late_by
+            measurement.slot, EventKind.LATE_REWARD, "the reward arrived after its slot", late_by
         )
 
     def _withdraw(self, measurements: Sequence[Measurement]) -> None:

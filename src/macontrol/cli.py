@@ -37,7 +37,7 @@ COMMANDS = {
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
     "config": "show every setting, its value and where it was set",
     "devices": "list likely stages and radios on this machine, and who uses them",
-    "survey": "measure the reward along the rail once, as a file and a plot",
+    "survey": "measure the reward along the rail once, and write it to a file",
     "runs": "describe the columns and events of a run file",
     "export": "write a recorded run as csv, npz, or a reward map",
     "replay": "run a policy on a recorded or simulated reward map",

@@ -257,7 +257,7 @@ class Daemon:
         config, options, resume = self._config, self._options, start.resume
         begin = policy.start_position if resume is None else resume.next_position
         if self._simulated is None:  # this takes time
-            self._report(EventKind.APPROACH, "to the start position, in wavelengths", begin)
+            self._report(EventKind.APPROACH, "to the start position", begin)
         loop.approach(begin)
         slot_s, first_slot = config.physical.slot_duration_s, 1
         if resume is not None:

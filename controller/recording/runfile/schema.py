@@ -46,7 +46,7 @@ class Column(NamedTuple):
 
 
 SLOT_COLUMNS = (
-    Column("slot", "count", "", "t, the number of the slot, by time", is_key=True),
+    Column("slot", "count", "", "t, the number of the slot; missed slots leave gaps", is_key=True),
     Column("start_s", "number", "s", "s_t, the slot's boundary on the monotonic clock"),
     Column("position", "number", WAVELENGTHS, "x_t, the antenna's position as the stage reported"),
     Column("commanded", "number", WAVELENGTHS, "where the stage was sent; null without a command"),

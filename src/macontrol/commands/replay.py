@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=seed_number, help="seed of a random policy (default: run.seed)"
     )
-    add_config_arguments(parser, policy=True)
+    add_config_arguments(parser, policy=True, preset="the map's configuration")
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     if not arguments.schema:
-        raise UsageError("macontrol runs: an option is missing", "give --schema")
+        raise UsageError("`macontrol runs` needs --schema")
     console = Console()
     _print(console, "columns", ("table", "column", "unit", "meaning"), column_rows())
     _print(console, "kinds of events", ("kind", "meaning", "value"), event_rows())

@@ -1,4 +1,4 @@
-"""Measure the reward along the rail once, and write it to a file and a plot.
+"""Measure the reward along the rail once, and write it to a file, with --plot also as a picture.
 
 The stage moves from position to position by strokes, through the guard, and stands still during a
 measurement. First the noise floor of a real radio is measured: the transmitter must be off then,

@@ -136,7 +136,8 @@ class PlainLines:
 
     def status(self, tally: Tally) -> None:
         reward = f", reward {tally.recent_reward:.3f}" if isfinite(tally.recent_reward) else ""
-        self._write(f"slot {tally.slot}: at {tally.position:.3f} λ{reward}, {tally.late} late")
+        late = f"{tally.late} late or missed"
+        self._write(f"slot {tally.slot}: at {tally.position:.3f} λ{reward}, {late}")
 
     def summary(self, summary: dict[str, Any]) -> None:
         self._output.write(summary_text(summary, self._output))

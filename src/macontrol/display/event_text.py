@@ -9,7 +9,7 @@ _VALUES = {
     EventKind.NO_SIGNAL: " (slots in a row: {:.0f})",
     EventKind.RECOVERY: " after {:.3g} s",
     EventKind.HOMING: ", in {:.3g} s",
-    EventKind.APPROACH: ": {:.3f}",
+    EventKind.APPROACH: ", {:.3f} λ",
     EventKind.NOISE_FLOOR: ": {:.1f} dBFS",
 }
 _LATE = (EventKind.LATE_ARRIVAL, EventKind.LATE_DECISION)

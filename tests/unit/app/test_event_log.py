@@ -170,6 +170,11 @@ def test_the_status_is_written_every_period_even_before_the_first_reward(
     assert {"slot", "position", "target", "travel", "switches", "late"} <= set(status)
 
 
+def test_the_start_position_has_its_unit(output: Collected) -> None:
+    PlainLines(output).event(Event(0, 0.0, EventKind.APPROACH, "to the start position", 1.45))  # type: ignore[arg-type]
+    assert output.text.rstrip().endswith("approach: to the start position, 1.450 λ")
+
+
 def test_a_blocked_reader_blocks_nothing_else(
     log: EventLog, output: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
