@@ -95,6 +95,12 @@ def sort_table(
     return found
 
 
+def misplaced_keys(section: str, driver: str, table: Mapping[str, Any]) -> list[str]:
+    """The keys in a driver's own table that all drivers share: they belong beside it."""
+    settings = DRIVERS[section][driver].settings
+    return [key for key in table if key in settings.model_fields and key not in settings.own_keys()]
+
+
 def belongs_to_another(section: str, key: str) -> bool:
     """Whether any driver of this section has a key of this name, now or formerly."""
     return any(

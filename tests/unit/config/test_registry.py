@@ -119,3 +119,30 @@ class TestProbeThatIsNoRadio:
 
 def test_the_stages_of_config_and_hal_are_the_same() -> None:
     assert STAGES is STAGE_DRIVERS
+
+
+class TestSharedKeyInADriversTable:
+    """`[stage]` alone holds shared keys: a driver's table must not override them unseen."""
+
+    @pytest.mark.parametrize(
+        ("words", "path"),
+        [
+            (["stage.grbl.homing=allow"], "stage.grbl.homing"),
+            (["stage.grbl.homing=allow", "stage.homing=ask"], "stage.grbl.homing"),
+            (["stage.zaber.travel_mm=55"], "stage.zaber.travel_mm"),
+            (["stage.grbl.driver=zaber"], "stage.grbl.driver"),
+            (["probe.rtl_tcp.noise_floor=-60"], "probe.rtl_tcp.noise_floor"),
+        ],
+    )
+    def test_it_is_refused(self, words: list[str], path: str) -> None:
+        with pytest.raises(ConfigError) as refusal:
+            load_config(preset=LAB, assignments=words)
+        assert refusal.value.detail.startswith(f"{path} (--set {words[0]})")
+        section, _, key = path.split(".")
+        assert f"{section}.{key}" in refusal.value.fix
+
+    def test_a_validated_table_does_not_override_it_either(self) -> None:
+        config = load_config(preset=LAB)
+        tables = config.model_dump()
+        tables["stage"]["grbl"]["homing"] = "allow"
+        assert Config.model_validate(tables).stage.homing == "ask"
