@@ -27,10 +27,16 @@ class DriverDescription(Protocol):
 
 
 STAGE_DRIVERS: Registry[DriverDescription] = Registry(
-    "stage driver", "macontrol.hal.stages", "macontrol.stages"
+    "stage driver",
+    "macontrol.hal.stages",
+    "macontrol.stages",
+    "macontrol.hal.registry:StageDriver",
 )
 PROBE_DRIVERS: Registry[DriverDescription] = Registry(
-    "probe driver", "macontrol.hal.probes", "macontrol.probes"
+    "probe driver",
+    "macontrol.hal.probes",
+    "macontrol.probes",
+    "macontrol.hal.registry:ProbeDriver",
 )
 DRIVERS: dict[str, Registry[DriverDescription]] = {"stage": STAGE_DRIVERS, "probe": PROBE_DRIVERS}
 """The tables of a config that a driver shapes."""
