@@ -27,10 +27,16 @@ class DriverDescription(Protocol):
 
 
 STAGE_DRIVERS: Registry[DriverDescription] = Registry(
-    "stage driver", "macontrol.hal.stages", "macontrol.stages"
+    "stage driver",
+    "macontrol.hal.stages",
+    "macontrol.stages",
+    "macontrol.hal.registry:StageDriver",
 )
 PROBE_DRIVERS: Registry[DriverDescription] = Registry(
-    "probe driver", "macontrol.hal.probes", "macontrol.probes"
+    "probe driver",
+    "macontrol.hal.probes",
+    "macontrol.probes",
+    "macontrol.hal.registry:ProbeDriver",
 )
 DRIVERS: dict[str, Registry[DriverDescription]] = {"stage": STAGE_DRIVERS, "probe": PROBE_DRIVERS}
 """The tables of a config that a driver shapes."""
@@ -93,6 +99,12 @@ def sort_table(
         else:
             found.common[key] = value
     return found
+
+
+def misplaced_keys(section: str, driver: str, table: Mapping[str, Any]) -> list[str]:
+    """The keys in a driver's own table that all drivers share: they belong beside it."""
+    settings = DRIVERS[section][driver].settings
+    return [key for key in table if key in settings.model_fields and key not in settings.own_keys()]
 
 
 def belongs_to_another(section: str, key: str) -> bool:

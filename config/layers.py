@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from macontrol.config.checks.rf_plan import PLAN_KEYS
-from macontrol.config.drivers import DRIVERS, settings_class, sort_table
+from macontrol.config.drivers import DRIVERS, misplaced_keys, settings_class, sort_table
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.suggestion import shortened
 from macontrol.config.sections.driver import DriverSettings
@@ -93,12 +93,7 @@ def _add_for_driver(
     settings: type[DriverSettings],
 ) -> None:
     keys, driver = sort_table(section, table, settings), settings.driver_name()
-    for name in DRIVERS[section].names():
-        if not isinstance(table.get(name, {}), Mapping):
-            where = f"{section}.{name} = {shortened(table[name])}"
-            raise ConfigError(
-                f"{where} ({layer.origin(f'{section}.{name}')}): it should be a table of settings"
-            )
+    _refuse_misplaced(layer, section, table)
     _add(merged, layer, target, section, keys.common)
     own = target[driver] = dict(target.get(driver, {}))
     _add(merged, layer, own, f"{section}.{driver}", keys.own)
@@ -111,6 +106,23 @@ def _add_for_driver(
     if not layer.is_preset:
         why = f"{section}.driver is {driver}"
         merged.idle |= {f"{section}.{key}": why for key in keys.others}
+
+
+def _refuse_misplaced(layer: Layer, section: str, table: Mapping[str, Any]) -> None:
+    """Refuse a driver's table that is none, or that holds a key of the section itself."""
+    for name in DRIVERS[section].names():
+        own = table.get(name, {})
+        if not isinstance(own, Mapping):
+            where = f"{section}.{name} = {shortened(own)} ({layer.origin(f'{section}.{name}')})"
+            raise ConfigError(f"{where}: it should be a table of settings")
+        if not own:
+            continue
+        for key in misplaced_keys(section, name, own):
+            path = f"{section}.{name}.{key}"
+            raise ConfigError(
+                f"{path} ({layer.origin(path)}): every driver has this setting",
+                f"write it as {section}.{key}",
+            )
 
 
 def _settings_in(section: str, layers: Sequence[Layer]) -> type[DriverSettings] | None:

@@ -44,7 +44,12 @@ class PolicyRegistry(Registry[PolicyFacts]):
         return name in self._built_in or name in self._registered
 
 
-POLICIES = PolicyRegistry("policy", "macontrol.controller.policies", "macontrol.policies")
+POLICIES = PolicyRegistry(
+    "policy",
+    "macontrol.controller.policies",
+    "macontrol.policies",
+    "macontrol.controller.policies.description:PolicyDescription",
+)
 
 
 def known_policy(name: str) -> str:

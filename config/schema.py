@@ -52,7 +52,7 @@ def driver_settings(section: str, table: Any) -> DriverSettings:
     except ConfigError as error:
         raise ValueError(str(error)) from None
     keys = sort_table(section, table, settings)
-    return settings.model_validate(keys.common | keys.own)
+    return settings.model_validate(keys.own | keys.common)
 
 
 def _stage(value: Any) -> Any:

@@ -24,11 +24,15 @@ ATTRIBUTE = "DESCRIPTION"
 
 
 class Registry(Generic[_Description]):
-    """The descriptions of one kind, as in "stage driver", by name."""
+    """The descriptions of one kind, as in "stage driver", by name.
 
-    def __init__(self, kind: str, package: str, group: str) -> None:
+    `description` is their class, as "module:name"; nothing else is accepted from a distribution.
+    """
+
+    def __init__(self, kind: str, package: str, group: str, description: str = "") -> None:
         self.kind = kind
         self.group = group
+        self._description = description
         self._package = package
         self._loaded: dict[str, _Description] = {}
 
@@ -64,13 +68,23 @@ class Registry(Generic[_Description]):
         entry = self._registered[name]
         try:
             registered: _Description = entry.load()
-        except Exception as error:  # another distribution's code may raise anything
+            self._check(name, registered)
+        except (Exception, SystemExit) as error:  # another distribution's code may raise anything
             source = entry.dist.name if entry.dist is not None else entry.value
             raise ConfigError(
                 f"the {self.kind} {name} cannot be loaded: {type(error).__name__}: {error}",
                 f"repair or remove the distribution {source}",
             ) from error
         return registered
+
+    def _check(self, name: str, found: Any) -> None:
+        if not self._description:
+            return
+        expected = resolve(self._description)
+        if not isinstance(found, expected):
+            raise TypeError(f"it is {type(found).__name__}, not {expected.__name__}")
+        if found.name != name:
+            raise ValueError(f"its description is called {found.name}")
 
     def working(self) -> Iterator[_Description]:
         """Load every description, except those of broken distributions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.registry import Registry
 from macontrol.config.presets import preset_names
+from macontrol.controller.policies.registry import POLICIES
 from macontrol.hal.registry import PROBES, STAGES
 from support.meter_driver import PowerMeterSettings
 
@@ -69,6 +71,43 @@ class TestEntryPoints:
         assert "no_such" in refusal.value.detail
         assert "remove the distribution" in refusal.value.fix
 
+    @pytest.mark.parametrize("group", ["stage", "probe", "policy"])
+    @pytest.mark.parametrize("value", ["math:pi", "os:environ", "support.meter_driver:Literal"])
+    def test_one_that_is_no_description_fails_only_when_it_is_named(
+        self, group: str, value: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        registries: dict[str, Registry[Any]] = {
+            "stage": STAGES,
+            "probe": PROBES,
+            "policy": POLICIES,
+        }
+        registry = registries[group]
+        entry = EntryPoint("wrong", value, registry.group)
+        monkeypatch.setitem(vars(registry), "_registered", {"wrong": entry})
+        monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
+        assert "wrong" not in [description.name for description in registry.working()]
+        with pytest.raises(ConfigError) as refusal:
+            registry["wrong"]
+        assert "remove the distribution" in refusal.value.fix
+
+    def test_a_driver_of_another_name_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        entry = EntryPoint("meter", "support.meter_driver:DESCRIPTION", PROBES.group)
+        monkeypatch.setitem(vars(PROBES), "_registered", {"meter": entry})
+        monkeypatch.setattr(PROBES, "_loaded", dict(PROBES._loaded))
+        with pytest.raises(ConfigError) as refusal:
+            PROBES["meter"]
+        assert "power-meter" in refusal.value.detail
+
+    def test_a_distribution_that_exits_fails_only_when_it_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "exiting_driver.py").write_text("raise SystemExit(3)\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        registry = registered(exits="exiting_driver:DESCRIPTION")
+        assert [driver.name for driver in registry.working()] == ["grbl", "zaber"]
+        with pytest.raises(ConfigError):
+            registry["exits"]
+
     def test_none_takes_the_place_of_a_built_in_driver(self) -> None:
         registry: Registry[Any] = Registry("stage driver", "macontrol.hal.stages", "tests.stages")
         assert registry["grbl"].name == "grbl"
@@ -119,3 +158,30 @@ class TestProbeThatIsNoRadio:
 
 def test_the_stages_of_config_and_hal_are_the_same() -> None:
     assert STAGES is STAGE_DRIVERS
+
+
+class TestSharedKeyInADriversTable:
+    """`[stage]` alone holds shared keys: a driver's table must not override them unseen."""
+
+    @pytest.mark.parametrize(
+        ("words", "path"),
+        [
+            (["stage.grbl.homing=allow"], "stage.grbl.homing"),
+            (["stage.grbl.homing=allow", "stage.homing=ask"], "stage.grbl.homing"),
+            (["stage.zaber.travel_mm=55"], "stage.zaber.travel_mm"),
+            (["stage.grbl.driver=zaber"], "stage.grbl.driver"),
+            (["probe.rtl_tcp.noise_floor=-60"], "probe.rtl_tcp.noise_floor"),
+        ],
+    )
+    def test_it_is_refused(self, words: list[str], path: str) -> None:
+        with pytest.raises(ConfigError) as refusal:
+            load_config(preset=LAB, assignments=words)
+        assert refusal.value.detail.startswith(f"{path} (--set {words[0]})")
+        section, _, key = path.split(".")
+        assert f"{section}.{key}" in refusal.value.fix
+
+    def test_a_validated_table_does_not_override_it_either(self) -> None:
+        config = load_config(preset=LAB)
+        tables = config.model_dump()
+        tables["stage"]["grbl"]["homing"] = "allow"
+        assert Config.model_validate(tables).stage.homing == "ask"
