@@ -570,19 +570,19 @@ def test_the_service_manager_gets_its_messages(tmp_path: Path) -> None:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(PATIENCE_S)
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "800000"}
-        heard: list[str] = []
+        messages: list[str] = []
         with Macontrol(tmp_path, *RELAXED, environment=environment) as daemon:
-            while sum("WATCHDOG=1" in message for message in heard) < 3:
-                heard.append(manager.recv(4096).decode())
-            assert heard[0].startswith("READY=1")
+            while sum("WATCHDOG=1" in message for message in messages) < 3:
+                messages.append(manager.recv(4096).decode())
+            assert messages[0].startswith("READY=1")
             # A loop that stands still is not vouched for by anyone.
             daemon.process.send_signal(signal.SIGSTOP)
             time.sleep(0.1)
-            heard += waiting(manager)
+            messages += waiting(manager)
             time.sleep(1.0)
             assert waiting(manager) == []
             daemon.process.send_signal(signal.SIGCONT)
             assert daemon.stop() == 0
-        heard += waiting(manager)
-    assert any("STATUS=slot " in message for message in heard)
-    assert "STOPPING=1" in heard[-1]
+        messages += waiting(manager)
+    assert any("STATUS=slot " in message for message in messages)
+    assert "STOPPING=1" in messages[-1]
