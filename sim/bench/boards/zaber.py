@@ -34,9 +34,10 @@ _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(
     {"deviceid", "system.axiscount", "system.serial", "system.voltage", "version", "version.build"}
 )
+# Of the protocol manual, not of the driver: a wrong unit there must show here.
 _SPEED_UNIT = 1.6384
 """A speed of 1 microstep/s as the device counts it."""
-_ACCELERATION_UNIT = 1.6384e-4
+_ACCELERATION_UNIT = _SPEED_UNIT / 10_000
 """An acceleration of 1 microstep/s² as the device counts it."""
 _COMMAND = re.compile(r"(?:(\d{1,2})(?: (\d)(?: (\d{1,2}|--))?)?)? ?(.*)", re.DOTALL)
 _RANK = ("FF", "FE", "FS", "WL", "WV", "WT", "WS", "WM", "WR", "WH", "NC", "NI")
