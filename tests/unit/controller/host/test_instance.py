@@ -108,16 +108,16 @@ def test_the_lock_follows_a_stage_that_becomes_another_device(tmp_path: Path) ->
     folder = tmp_path / "locks"
     folder.mkdir()
     with InstanceLock(str(name), folder) as lock:
-        recorder = LockFollower(lock.follow)
-        name.unlink()
-        recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the probe works again"))
-        with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
-            pass
-        name.symlink_to(ports[1])
-        recorder.submit(Event(1, 0.0, EventKind.STAGE_FAULT, "unplugged"))
-        with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
-            pass
-        recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the stage works again"))
+        with LockFollower(lock.follow) as recorder:  # its end waits for its thread
+            name.unlink()
+            recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the probe works again"))
+            with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
+                pass
+            name.symlink_to(ports[1])
+            recorder.submit(Event(1, 0.0, EventKind.STAGE_FAULT, "unplugged"))
+            with pytest.raises(HardwareError), InstanceLock(str(ports[0]), folder):
+                pass
+            recorder.submit(Event(1, 0.0, EventKind.RECOVERY, "the stage works again"))
         with InstanceLock(str(ports[0]), folder):
             pass
         with pytest.raises(HardwareError, match="is driven by pid"):
