@@ -133,7 +133,7 @@ def test_moves_arrive_and_report_the_position(bench: StageBench, stage: SerialSt
         assert arrival.arrived
         assert arrival.position_mm == pytest.approx(target, abs=1e-6)
         # The answer to the command alone would come long before the motion is over.
-        assert arrival.time_s - start >= 0.9 * stage.description.motion_time_s(abs(target - here))
+        assert arrival.time_s - start >= 0.9 * stage.description.motion.time_s(abs(target - here))
         bench.assert_true_position(stage, target)
         here = target
 
