@@ -137,7 +137,7 @@ def surroundings(folder: Path) -> dict[str, str]:
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     ends = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < ends, f"waited in vain for {what}"
+        assert time.monotonic() < ends, f"timeout: waited for {what}"
         time.sleep(0.02)
 
 
@@ -425,7 +425,7 @@ def test_a_full_disk_stops_the_recording_but_not_the_run(tmp_path: Path, small_d
         assert daemon.process.poll() is None
         before = len(daemon.reported("recording"))
         ballast.unlink()
-        wait_for(lambda: len(daemon.reported("recording")) > before, "the recording to go on")
+        wait_for(lambda: len(daemon.reported("recording")) > before, "the recording to continue")
         assert daemon.stop() == 0
         assert daemon.summary["records_lost"] == 0
     run = read_run(path)
@@ -471,7 +471,7 @@ class Terminal:
     def until(self, text: str) -> None:
         ends = time.monotonic() + PATIENCE_S
         while text not in self.text:
-            assert time.monotonic() < ends, f"waited in vain for {text!r} in {self.text!r}"
+            assert time.monotonic() < ends, f"timeout: waited for {text!r} in {self.text!r}"
             self.read(0.1)
 
     def type(self, keys: bytes) -> None:

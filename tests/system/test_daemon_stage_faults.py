@@ -265,7 +265,7 @@ class Daemon:
     def _rewards(self) -> int:
         return int(np.isfinite(read_run(self.run_file).slots["reward"]).sum())
 
-    def strike(self, fault: Callable[[], None], *details: str, is_homed: bool = True) -> None:
+    def cause(self, fault: Callable[[], None], *details: str, is_homed: bool = True) -> None:
         """Cause a fault; wait until it is reported, the stage works again and slots have rewards.
 
         If the stage `is_homed` meanwhile, slots continue when the antenna is back from its switch.
@@ -338,11 +338,11 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     daemon.await_event("start")
     daemon.await_time()
     for fragment in (b"\xff\x00\x80", b"ok\r\n", b"<Idle|MPos:\r\n", b"x" * 3000, b"error:7\r\n"):
-        board.say(fragment)
+        board.send(fragment)
         CLOCK.sleep_until(CLOCK.now() + 0.1)
-    daemon.strike(board.reset, "reset during the run")
-    daemon.strike(board.trip_limit, "limit switch was hit")
-    daemon.strike(lambda: replug_as_another(bench, closing), "gone")
+    daemon.cause(board.reset, "reset during the run")
+    daemon.cause(board.trip_limit, "limit switch was hit")
+    daemon.cause(lambda: replug_as_another(bench, closing), "gone")
 
     def hold() -> None:
         since = len(daemon.events)
@@ -350,14 +350,14 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
         daemon.await_event("stage-fault", "the board reports Hold", since=since)
         board.press_start()
 
-    daemon.strike(hold, is_homed=False)
+    daemon.cause(hold, is_homed=False)
 
     def slow() -> None:
         board.slow_down(0.3)
         CLOCK.sleep_until(CLOCK.now() + 1.5)
         board.slow_down(0.0)
 
-    daemon.strike(slow, "does not answer", is_homed=False)
+    daemon.cause(slow, "does not answer", is_homed=False)
     daemon.await_time()
     since = len(daemon.events)
     steps_lost_s = CLOCK.now()
@@ -390,13 +390,13 @@ def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_ca
         b"@01 1 07 OK IDLE WR 5",  # none
         b"\xff\x00\x80",
     ):
-        device.say(line + b"\r\n")
+        device.send(line + b"\r\n")
         CLOCK.sleep_until(CLOCK.now() + 0.1)
     device.raise_flag("WT")
     faults = [each["detail"] for each in daemon.events if each["event"] == "stage-fault"]
     assert not [each for each in faults if "does not answer" not in each]  # a busy machine's
-    daemon.strike(device.reset, "no reference position")
-    daemon.strike(lambda: replug_as_another(bench, closing), "gone")
+    daemon.cause(device.reset, "no reference position")
+    daemon.cause(lambda: replug_as_another(bench, closing), "gone")
 
     def stall() -> None:
         since = len(daemon.events)
@@ -404,7 +404,7 @@ def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_ca
         daemon.await_event("stage-fault", "stalled", since=since)
         device.release()
 
-    daemon.strike(stall)
+    daemon.cause(stall)
     device.stall()
     code, errors = daemon.end()
     assert code == 69

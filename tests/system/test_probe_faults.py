@@ -91,15 +91,15 @@ class Controller:
         )
         self.events: list[dict[str, Any]] = []
 
-    def follow(self, *deeds: tuple[float, Callable[[], None]]) -> tuple[Run, str]:
+    def follow(self, *actions: tuple[float, Callable[[], None]]) -> tuple[Run, str]:
         """Return the recorded run and the error output."""
-        return self.accompany(lambda: self._do(deeds))
+        return self.run_with(lambda: self._do(actions))
 
-    def accompany(self, deed: Callable[[], None]) -> tuple[Run, str]:
-        """The same; `deed` starts with the first slot, and may wait for events."""
+    def run_with(self, action: Callable[[], None]) -> tuple[Run, str]:
+        """The same; `action` starts with the first slot, and may wait for events."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        doing = Doing(deed, self.process.kill)
+        doing = Doing(action, self.process.kill)
         with self.process:
             try:
                 for line in self.process.stdout:
@@ -131,18 +131,18 @@ class Controller:
 
         wait_until(are_in, every_s=0.2)
 
-    def _do(self, deeds: tuple[tuple[float, Callable[[], None]], ...]) -> None:
+    def _do(self, actions: tuple[tuple[float, Callable[[], None]], ...]) -> None:
         begun = time.monotonic()
-        for moment, deed in deeds:
+        for moment, action in actions:
             time.sleep(max(0.0, begun + moment - time.monotonic()))
-            deed()
+            action()
 
 
 class Doing:
     """Something that is done beside; if it goes wrong, all is broken off and it shows."""
 
-    def __init__(self, deed: Callable[[], None], break_off: Callable[[], None]) -> None:
-        self._deed = deed
+    def __init__(self, action: Callable[[], None], break_off: Callable[[], None]) -> None:
+        self._action = action
         self._break_off = break_off
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
@@ -152,7 +152,7 @@ class Doing:
 
     def _run(self) -> None:
         try:
-            self._deed()
+            self._action()
         except BaseException as error:
             self._error = error
             self._break_off()
@@ -358,7 +358,7 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
             controller.await_rewards(10, since_s=time.monotonic())
             controller.process.terminate()
 
-        run, errors = controller.accompany(ask)
+        run, errors = controller.run_with(ask)
     assert controller.process.returncode == 0, errors
     given, measured = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
     assert given.value == pytest.approx(-37.0)
@@ -402,7 +402,7 @@ def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_
             controller.await_rewards(2, since_s=time.monotonic())
             controller.process.terminate()
 
-        run, errors = controller.accompany(mute_and_ask)
+        run, errors = controller.run_with(mute_and_ask)
     assert controller.process.returncode == 0, errors
     off_s, on_s = switched
     start, why = run.slots["start_s"], run.slots["invalid"]

@@ -180,9 +180,9 @@ class VirtualZaber(VirtualDevice):
         if number == "--":
             return
         echo = "" if number is None else f"{int(number):02d} "
-        self._say(f"@{address:02d} {axis} {echo}{verdict} {self._status()} {data}")
+        self._send_line(f"@{address:02d} {axis} {echo}{verdict} {self._status()} {data}")
 
-    def _say(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         body = line[1:].encode("ascii")
         tail = b":%02X" % (-sum(body) & 0xFF) if self.settings["comm.checksum"] else b""
         self._transmit(line[:1].encode("ascii") + body + tail + b"\r\n", self._answer_s)
@@ -345,7 +345,7 @@ class VirtualZaber(VirtualDevice):
 
     def _alert(self) -> None:
         if self.settings["comm.alert"]:
-            self._say(f"!{int(self.settings['comm.address']):02d} 1 {self._status()}")
+            self._send_line(f"!{int(self.settings['comm.address']):02d} 1 {self._status()}")
 
     def _start_over(self) -> None:
         self._halt()
