@@ -6,12 +6,9 @@ config imports none of them.
 
 from __future__ import annotations
 
-from functools import cached_property
-from importlib import import_module
-from pathlib import Path
 from typing import Protocol
 
-from macontrol.config.model.registry import ATTRIBUTE, Registry
+from macontrol.config.model.registry import Registry
 from macontrol.config.model.suggestion import did_you_mean
 
 
@@ -24,31 +21,13 @@ class PolicyFacts(Protocol):
     def settings(self) -> frozenset[str]: ...
 
 
-class PolicyRegistry(Registry[PolicyFacts]):
-    """The policies by name; a name is spelled with dashes, its package with underscores."""
-
-    @cached_property
-    def _built_in(self) -> dict[str, Path]:
-        folders = (Path(folder) for folder in import_module(self._package).__path__)
-        found = (file.parent for folder in folders for file in folder.glob("*/__init__.py"))
-        return {package.name.replace("_", "-"): package for package in sorted(found)}
-
-    def _load(self, name: str) -> PolicyFacts:
-        if name not in self._built_in:
-            return super()._load(name)
-        module = import_module(f"{self._package}.{self._built_in[name].name}")
-        description: PolicyFacts = getattr(module, ATTRIBUTE)
-        return description
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._built_in or name in self._registered
-
-
-POLICIES = PolicyRegistry(
+POLICIES: Registry[PolicyFacts] = Registry(
     "policy",
     "macontrol.controller.policies",
     "macontrol.policies",
     "macontrol.controller.policies.description:PolicyDescription",
+    marker="__init__.py",
+    dash="-",
 )
 
 

@@ -28,8 +28,8 @@ class SlotPlan:
 def plan_slot(stage: StageDescription, *, actuation_time_s: float, stroke_mm: float) -> SlotPlan:
     """Compute the stroke that follows from T_a, and the T_a that a stroke requires."""
     overhead = stage.latency_s + stage.settling_s
-    effective = stage.reach_mm(actuation_time_s - overhead)
-    needed = overhead + stage.motion_time_s(stroke_mm)
+    effective = stage.motion.reach(actuation_time_s - overhead)
+    needed = overhead + stage.motion.time_s(stroke_mm)
     # A rounding error must not refuse a plan that was derived from the same numbers.
     is_kept = effective >= stroke_mm * (1 - 1e-9)
     return SlotPlan(min(effective, stage.travel_mm), overhead, needed, is_kept)

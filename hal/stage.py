@@ -39,16 +39,8 @@ class StageDescription:
 
     @property
     def motion(self) -> Trapezoid:
-        """How the stage moves, in millimetres."""
+        """How the stage moves, in millimetres, without latency and settling."""
         return Trapezoid(self.speed_mm_per_s, self.acceleration_mm_per_s2)
-
-    def motion_time_s(self, distance_mm: float) -> float:
-        """The duration of a motion, without latency and settling."""
-        return self.motion.time_s(distance_mm)
-
-    def reach_mm(self, motion_s: float) -> float:
-        """The longest motion in this time, without latency and settling."""
-        return self.motion.reach(motion_s)
 
 
 @dataclass(frozen=True, slots=True)

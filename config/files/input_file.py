@@ -74,7 +74,7 @@ def read_input(path: Path, limit: int) -> bytes:
         with path.open("rb") as file:
             return file.read(limit)
     except OSError as error:
-        raise NoInputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise NoInputError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 def check_archive(path: Path, limit: int = ARCHIVE_LIMIT) -> None:

@@ -1,8 +1,8 @@
 """Find named descriptions: those of built-in packages, and those of other distributions.
 
-A built-in one is a sub-package with a `settings` module. Another distribution registers one with an
-entry point. Each exposes a description. Listing names imports none of them, and a broken
-distribution fails only when it is named.
+A built-in one is a sub-package of one package. Another distribution registers one with an entry
+point. Each exposes a description. Listing names imports none of them, and a broken distribution
+fails only when it is named.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.suggestion import did_you_mean, shortened
 
 _Description = TypeVar("_Description")
-ATTRIBUTE = "DESCRIPTION"
+_ATTRIBUTE = "DESCRIPTION"
 """What a built-in package calls its description."""
 
 
@@ -27,20 +27,34 @@ class Registry(Generic[_Description]):
     """The descriptions of one kind, as in "stage driver", by name.
 
     `description` is their class, as "module:name"; nothing else is accepted from a distribution.
+    Built-in are the sub-packages that contain the file `marker`. `dash` stands in a name where its
+    package has an underscore.
     """
 
-    def __init__(self, kind: str, package: str, group: str, description: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        package: str,
+        group: str,
+        description: str = "",
+        *,
+        marker: str = "settings.py",
+        dash: str = "_",
+    ) -> None:
         self.kind = kind
         self.group = group
         self._description = description
         self._package = package
+        self._marker, self._dash = marker, dash
         self._loaded: dict[str, _Description] = {}
 
     @cached_property
     def _built_in(self) -> dict[str, Path]:
         folders = (Path(folder) for folder in import_module(self._package).__path__)
-        found = (module for folder in folders for module in folder.glob("*/settings.py"))
-        return {module.parent.name: module.parent for module in sorted(found)}
+        found = sorted(
+            file.parent for folder in folders for file in folder.glob(f"*/{self._marker}")
+        )
+        return {package.name.replace("_", self._dash): package for package in found}
 
     @cached_property
     def _registered(self) -> dict[str, EntryPoint]:
@@ -51,6 +65,9 @@ class Registry(Generic[_Description]):
         """Every name, the built-in ones first."""
         return [*self._built_in, *self._registered]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._built_in or name in self._registered
+
     def __getitem__(self, name: str) -> _Description:
         """Load a description; ConfigError if there is none of this name, or it is broken."""
         if name not in self._loaded:
@@ -59,9 +76,10 @@ class Registry(Generic[_Description]):
 
     def _load(self, name: str) -> _Description:
         if name in self._built_in:
-            built_in: _Description = getattr(import_module(f"{self._package}.{name}"), ATTRIBUTE)
+            module = import_module(f"{self._package}.{self._built_in[name].name}")
+            built_in: _Description = getattr(module, _ATTRIBUTE)
             return built_in
-        if name not in self._registered:
+        if name not in self:
             raise ConfigError(
                 f"no {self.kind} called {shortened(name)}", did_you_mean(name, self.names())
             )

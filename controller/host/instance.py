@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from macontrol.config.model.errors import HardwareError
+from macontrol.config.model.errors import HardwareError, reason_of
 
 _COMMAND_LENGTH = 200
 
@@ -123,7 +123,7 @@ def lock_directory(environment: Mapping[str, str] | None = None) -> Path:
             folder.mkdir(mode=0o755, exist_ok=True)
             _check_folder(folder, follow=user == 0 or str(folder) == given)
         except OSError as error:
-            reasons.append(f"{folder}: {error.strerror or error}")
+            reasons.append(f"{folder}: {reason_of(error)}")
         else:
             return folder
     raise HardwareError(
@@ -161,7 +161,7 @@ def _open(path: Path) -> int:
 
 def _unusable(path: Path, error: OSError) -> HardwareError:
     return HardwareError(
-        f"{path}: the lock of the stage cannot be used: {error.strerror or error}",
+        f"{path}: the lock of the stage cannot be used: {reason_of(error)}",
         "remove that file, or run as its owner",
     )
 

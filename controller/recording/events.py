@@ -114,7 +114,7 @@ REASONS: dict[str, str] = {
 
 def event_rows() -> list[tuple[str, str, str]]:
     """The event table: kind, meaning, and what its value is."""
-    return [(str(kind), said.meaning, said.value) for kind, said in EVENTS.items()]
+    return [(str(kind), event.meaning, event.value) for kind, event in EVENTS.items()]
 
 
 def reason_rows() -> list[tuple[str, str]]:

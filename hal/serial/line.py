@@ -17,11 +17,12 @@ import termios
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from typing import Literal, NoReturn, Protocol, TypeAlias
+from typing import NoReturn, Protocol, TypeAlias
 
 import serial
 
 from macontrol.config.model.errors import LineBusyError, LineError, LineLostError
+from macontrol.config.sections.stage import ControlLine
 from macontrol.hal.clock import Clock
 from macontrol.hal.serial.framing import Framing, LineBuffer
 
@@ -37,7 +38,6 @@ _LIST_PORTS = "give --port one of those that `macontrol devices` lists"
 
 TrafficLog: TypeAlias = Callable[[str, bytes], None]
 """Called with ">" or "<" and the bytes that were sent or received."""
-ControlLine: TypeAlias = Literal["assert", "clear", "pulse"]
 
 
 class Line(Protocol):

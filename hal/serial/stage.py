@@ -282,7 +282,7 @@ class SerialStage:
     def _enter_rail(self, deadline_s: float) -> None:
         """Move from the switch to the near end of the usable rail."""
         stage, offset = self.description, self._settings.offset_mm
-        within = stage.latency_s + stage.motion_time_s(offset) + stage.settling_s + _ENTERING_S
+        within = stage.latency_s + stage.motion.time_s(offset) + stage.settling_s + _ENTERING_S
         end = stage.travel_mm if self._settings.inverted else 0.0
         if not self.move_to(end, min(deadline_s, self._clock.now() + within)).arrived:
             self._position.lose("the carriage did not reach the usable rail from its switch")

@@ -18,7 +18,7 @@ from typing import TextIO
 
 from macontrol.config.files.atomic_file import open_stream, regular_target
 from macontrol.config.files.free_space import FreeSpace
-from macontrol.config.model.errors import InputOutputError
+from macontrol.config.model.errors import InputOutputError, reason_of
 from macontrol.hal.clock import Clock
 
 _FAILURE = "the traffic log cannot be written there"
@@ -59,9 +59,7 @@ class TrafficFile:
         try:
             self._file: TextIO = open(_open(self._path), "w", encoding="ascii")
         except OSError as error:
-            raise InputOutputError(
-                f"{self._path}: {_FAILURE}: {error.strerror or error}"
-            ) from error
+            raise InputOutputError(f"{self._path}: {_FAILURE}: {reason_of(error)}") from error
         self._began_s = self._clock.now()
         self._writer.start()
         return self
@@ -115,7 +113,7 @@ class TrafficFile:
         except OSError as error:
             self._has_ended = True
             self._unwritten += 1 + self._queue.qsize()
-            self._report(f"{error.strerror or error}; the log has ended")
+            self._report(f"{reason_of(error)}; the log has ended")
 
 
 def _open(path: Path) -> int:

@@ -180,7 +180,7 @@ FAULTS: dict[str, Fault] = {
     "reset": _stage_fault("reset"),
     "alarm": _stage_fault("trip_limit"),
     "hang": _stage_fault("hang"),
-    "garbage": lambda bench, _: bench.stage.say(bytes(range(128, 256)) + b"\r\n"),
+    "garbage": lambda bench, _: bench.stage.send(bytes(range(128, 256)) + b"\r\n"),
     "lose": _stage_fault("lose_steps", needs_amount=True),
     "slow": _stage_fault("slow_down", needs_amount=True),
     "stick": _stage_fault("stick", "stall"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from macontrol.config.files.atomic_file import atomic_text
 from macontrol.config.files.input_file import RESULT_LIMIT, read_input
-from macontrol.config.model.errors import InputOutputError, MacontrolError
+from macontrol.config.model.errors import InputOutputError, MacontrolError, reason_of
 from macontrol.sim.research.tasks import Result, Task
 
 
@@ -61,6 +61,6 @@ class Results:
 
 def _unwritable(path: Path, error: OSError) -> InputOutputError:
     return InputOutputError(
-        f"{path}: cannot be written: {error.strerror or error}",
+        f"{path}: cannot be written: {reason_of(error)}",
         "choose with --out a folder that can be written to and has free space",
     )

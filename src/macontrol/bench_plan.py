@@ -134,11 +134,11 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
     stroke_mm = physical.stroke_mm
     target = physical.rho_max if physical.stroke == "auto" else physical.stroke
     overhead_s = plan.overhead_s + _SPARE_S
-    actuation_s = at_least(overhead_s + stage.motion_time_s(target * wavelength_mm), 3)
+    actuation_s = at_least(overhead_s + stage.motion.time_s(target * wavelength_mm), 3)
     fix = f"set {_with_slot(config, actuation_s)}"
     if physical.stroke == "auto":  # or it grows with T_a
         fix += f" and physical.stroke to at most {at_most(physical.rho_max)}"
-    covered = stage.reach_mm(physical.actuation_time_s - overhead_s) / wavelength_mm
+    covered = stage.motion.reach(physical.actuation_time_s - overhead_s) / wavelength_mm
     if covered >= config.algorithm.grid_spacing * 1.01:
         fix += f", or physical.stroke to at most {at_most(covered, 3)}"
     return SlotTooShortError(
@@ -146,7 +146,7 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
         f"{stage.name} covers {plan.stroke_mm:.4g} mm, less than the stroke of {stroke_mm:.4g} mm: "
         f"its commands take {stage.latency_s * 1e3:.3g} ms, settling "
         f"{stage.settling_s * 1e3:.3g} ms, the motion "
-        f"{stage.motion_time_s(stroke_mm) * 1e3:.3g} ms at {stage.speed_mm_per_s:g} mm/s and "
+        f"{stage.motion.time_s(stroke_mm) * 1e3:.3g} ms at {stage.speed_mm_per_s:g} mm/s and "
         f"{stage.acceleration_mm_per_s2:g} mm/s²",
         fix,
     )

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
-from macontrol.config.model.errors import InputOutputError
+from macontrol.config.model.errors import InputOutputError, reason_of
 
 PLAIN_WORDS = "macontrol-plain"
 """The encoding error handler that replaces characters by plain words."""
@@ -84,7 +84,7 @@ def output_error(error: OSError) -> InputOutputError:
     """Discard standard output after an error of `is_full`; return the error to raise."""
     discard(sys.stdout)
     return InputOutputError(
-        f"standard output: cannot be written: {error.strerror or error}",
+        f"standard output: cannot be written: {reason_of(error)}",
         "redirect it to a disk that has room",
     )
 

@@ -30,12 +30,12 @@ RAILS = [
 
 
 class LyingStage:
-    """Moves, and reports its position, or what the test puts into `says`."""
+    """Moves, and reports its position, or what the test puts into `reports`."""
 
     def __init__(self, travel_mm: float, step_mm: float) -> None:
         self.description = StageDescription("liar", travel_mm, step_mm, 600.0, inf, 0.0, 0.0)
         self.at = travel_mm / 2
-        self.says: float | None = None
+        self.reports: float | None = None
         self.arrived = True
         self.silent = False
 
@@ -48,8 +48,8 @@ class LyingStage:
     def where(self, deadline_s: float) -> Arrival:
         if self.silent:
             raise StageError("silent")
-        said = self.at if self.says is None else self.says
-        return Arrival(said, self.arrived, deadline_s)
+        reported = self.at if self.reports is None else self.reports
+        return Arrival(reported, self.arrived, deadline_s)
 
     def stop(self) -> None: ...
 
@@ -82,11 +82,13 @@ def test_adversarial_requests_and_reports_in_the_hundred_thousands(
     for _ in range(COMMANDS // len(RAILS)):
         stage.silent = rng.random() < 0.01
         stage.arrived = rng.random() >= 0.02
-        stage.says = None
+        stage.reports = None
         if rng.random() < 0.05:
-            stage.says = rng.choice([*odd, rng.uniform(-region, 2 * region), rng.gauss(0, stroke)])
+            stage.reports = rng.choice(
+                [*odd, rng.uniform(-region, 2 * region), rng.gauss(0, stroke)]
+            )
         elif rng.random() < 0.1:
-            stage.says = stage.at + rng.gauss(0, step or 1e-3)
+            stage.reports = stage.at + rng.gauss(0, step or 1e-3)
         if not guard.is_standing and rng.random() < 0.8:
             attempt(guard, None)
             continue
@@ -137,12 +139,12 @@ def test_any_rail_any_requests_any_reports(
     watched = WatchedStage(stage, region_mm=region, stroke_mm=stroke)
     guard = Guard(watched, region_mm=region, stroke_mm=stroke)
     attempt(guard, None)
-    for wanted, says, arrived, silent in script:
-        stage.says, stage.arrived, stage.silent = says, arrived, silent
+    for wanted, reports, arrived, silent in script:
+        stage.reports, stage.arrived, stage.silent = reports, arrived, silent
         attempt(
             guard, guard.reported_mm + wanted[1] * stroke if isinstance(wanted, tuple) else wanted
         )
-        stage.says, stage.arrived, stage.silent = None, True, False
+        stage.reports, stage.arrived, stage.silent = None, True, False
         if not guard.is_standing:
             attempt(guard, None)
     assert watched.objections == []
@@ -157,7 +159,7 @@ def test_a_command_is_the_requested_position_to_the_nearest_step_or_nothing(
     wanted: float, at: float, step: float
 ) -> None:
     stage = LyingStage(60.0, step)
-    stage.says = at
+    stage.reports = at
     guard = Guard(stage, region_mm=60.0, stroke_mm=0.6)
     guard.locate(1.0)
     try:

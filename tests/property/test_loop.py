@@ -92,8 +92,10 @@ class ChaoticStage(ScriptedStage):
         if kind == 1:  # it really is elsewhere
             self.position_mm = rng.uniform(-1.0, 61.0)
             return self.report()
-        said = rng.choice([*ODD, rng.uniform(-10, 70), arrival.position_mm + rng.gauss(0, 0.01)])
-        return Arrival(said, rng.random() < 0.7, rng.choice([arrival.time_s, 0.0, inf, nan]))
+        reported = rng.choice(
+            [*ODD, rng.uniform(-10, 70), arrival.position_mm + rng.gauss(0, 0.01)]
+        )
+        return Arrival(reported, rng.random() < 0.7, rng.choice([arrival.time_s, 0.0, inf, nan]))
 
 
 class MovesInSlots:

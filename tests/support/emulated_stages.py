@@ -92,7 +92,7 @@ class Rig(Generic[_Board, _Stage]):
         board = self.board
         begin = getattr(board, method)
 
-        def strike() -> None:
+        def cause() -> None:
             CLOCK.sleep_until(CLOCK.now() + 0.05)
             board._wire._send_what_is_due()
             threading.Thread(target=action, daemon=True).start()
@@ -100,7 +100,7 @@ class Rig(Generic[_Board, _Stage]):
 
         def begin_and_strike(*words: Any, **options: Any) -> Any:
             setattr(board, method, begin)
-            board._requests.append((strike, threading.Event()))
+            board._requests.append((cause, threading.Event()))
             board._wire.wake()
             return begin(*words, **options)
 

@@ -137,7 +137,7 @@ def surroundings(folder: Path) -> dict[str, str]:
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     ends = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < ends, f"waited in vain for {what}"
+        assert time.monotonic() < ends, f"timeout: waited for {what}"
         time.sleep(0.02)
 
 
@@ -425,7 +425,7 @@ def test_a_full_disk_stops_the_recording_but_not_the_run(tmp_path: Path, small_d
         assert daemon.process.poll() is None
         before = len(daemon.reported("recording"))
         ballast.unlink()
-        wait_for(lambda: len(daemon.reported("recording")) > before, "the recording to go on")
+        wait_for(lambda: len(daemon.reported("recording")) > before, "the recording to continue")
         assert daemon.stop() == 0
         assert daemon.summary["records_lost"] == 0
     run = read_run(path)
@@ -471,7 +471,7 @@ class Terminal:
     def until(self, text: str) -> None:
         ends = time.monotonic() + PATIENCE_S
         while text not in self.text:
-            assert time.monotonic() < ends, f"waited in vain for {text!r} in {self.text!r}"
+            assert time.monotonic() < ends, f"timeout: waited for {text!r} in {self.text!r}"
             self.read(0.1)
 
     def type(self, keys: bytes) -> None:
@@ -570,19 +570,19 @@ def test_the_service_manager_gets_its_messages(tmp_path: Path) -> None:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(PATIENCE_S)
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "800000"}
-        heard: list[str] = []
+        messages: list[str] = []
         with Macontrol(tmp_path, *RELAXED, environment=environment) as daemon:
-            while sum("WATCHDOG=1" in message for message in heard) < 3:
-                heard.append(manager.recv(4096).decode())
-            assert heard[0].startswith("READY=1")
+            while sum("WATCHDOG=1" in message for message in messages) < 3:
+                messages.append(manager.recv(4096).decode())
+            assert messages[0].startswith("READY=1")
             # A loop that stands still is not vouched for by anyone.
             daemon.process.send_signal(signal.SIGSTOP)
             time.sleep(0.1)
-            heard += waiting(manager)
+            messages += waiting(manager)
             time.sleep(1.0)
             assert waiting(manager) == []
             daemon.process.send_signal(signal.SIGCONT)
             assert daemon.stop() == 0
-        heard += waiting(manager)
-    assert any("STATUS=slot " in message for message in heard)
-    assert "STOPPING=1" in heard[-1]
+        messages += waiting(manager)
+    assert any("STATUS=slot " in message for message in messages)
+    assert "STOPPING=1" in messages[-1]

@@ -1,7 +1,7 @@
-"""The daemon on a stage that fails: whole processes, and a wire that can be looked at.
+"""The daemon on a stage that fails: whole processes and a wire that the test can read.
 
-The emulated stage and its radio live in the test, so that what the daemon believes can be held
-against where the carriage truly is and what the link there is truly worth.
+The emulated stage and its radio run in the test, which compares the recorded positions and rewards
+with the true position of the carriage and the true reward there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ policy = "epsilon-greedy"  # it never rests: a stall shows in motion only
 epsilon = 1.0
 """
 HOMED_AGAIN = 'homing = "allow"\nrehome_every_s = 8.0'
-# So long after the slots went on after a homing, the next one is not yet under way.
+# For this long after a homing, the next one does not begin.
 FRESH_S = 2.0
 
 
@@ -92,9 +92,9 @@ class Bench:
         self.folder = folder
         self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         self.link = folder / "stage"
-        told = COMMON.format(physical=physical, stage=stage, patience=patience)
+        text = COMMON.format(physical=physical, stage=stage, patience=patience)
         self.file = folder / "bench.toml"
-        self.file.write_text(f'preset = "{preset}"\n{told}')
+        self.file.write_text(f'preset = "{preset}"\n{text}')
         self.config: Config = load_config(self.file)
         self.virtual = VirtualBench(
             self.config, CLOCK, seed=SEED, link=self.link, block_bytes=16384
@@ -181,7 +181,7 @@ class Bench:
         return None
 
     def assert_rewards_were_true(self, daemon: Daemon, *, but: tuple[float, float]) -> None:
-        """Every reward is of the place it is told of, but in a time when steps were lost."""
+        """Every reward belongs to the recorded position, except while steps were lost."""
         slots, track = read_run(daemon.run_file).slots, np.array(self.track)
         physical, timing = self.config.physical, self.config.timing
         slot_s, channel = physical.slot_duration_s, Channel(self.config, SEED)
@@ -202,7 +202,7 @@ class Bench:
 
 
 class Daemon:
-    """A `macontrol --backend serial` process, and what it says."""
+    """A `macontrol --backend serial` process, and its events."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -217,7 +217,7 @@ class Daemon:
         )
         self.events: list[dict[str, Any]] = []
         self._resumed_at_s = -inf
-        """When the slots last went on after a homing."""
+        """When slots last continued after a homing."""
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -241,13 +241,13 @@ class Daemon:
             return len(self.events)
 
     def await_time(self) -> None:
-        """Wait until no homing again is near, if there is any: a fault in one is told otherwise."""
+        """Wait until no regular homing is near: a fault in one is reported in another way."""
         rehomes = self._bench.config.stage.rehome_every_s != "off"
         if rehomes and CLOCK.now() - self._resumed_at_s > FRESH_S:
             self.await_event("missed-slots", "homing of the stage", since=len(self.events))
 
     def await_board(self, condition: Callable[[], bool]) -> None:
-        """Wait for something to come true of the board, while the process runs."""
+        """Wait for a condition of the board, while the process runs."""
         wait_until(lambda: condition() or self.process.poll() is not None, 60.0)
         assert condition(), (self.end(), self.events)
 
@@ -258,22 +258,22 @@ class Daemon:
         )
 
     def work_on(self) -> None:
-        """Wait until the run has rewards of some more slots, however many it needs for that."""
+        """Wait until the run has rewards of six more slots."""
         enough = self._rewards() + 6
         wait_until(lambda: self._rewards() >= enough, 60.0, every_s=0.2)
 
     def _rewards(self) -> int:
         return int(np.isfinite(read_run(self.run_file).slots["reward"]).sum())
 
-    def strike(self, fault: Callable[[], None], *told: str, is_homed: bool = True) -> None:
-        """Bring a fault about; it is told of, and then over: it works again for a while.
+    def cause(self, fault: Callable[[], None], *details: str, is_homed: bool = True) -> None:
+        """Cause a fault; wait until it is reported, the stage works again and slots have rewards.
 
-        If it `is_homed` meanwhile, the slots go on when the antenna is back from its switch.
+        If the stage `is_homed` meanwhile, slots continue when the antenna is back from its switch.
         """
         self.await_time()
         since = len(self.events)
         fault()
-        for detail in told:
+        for detail in details:
             self.await_event("stage-fault", detail, since=since)
         self.await_event("recovery", "the stage works again", since=since)
         if is_homed:
@@ -281,7 +281,7 @@ class Daemon:
         self.work_on()
 
     def end(self, within_s: float = 25.0) -> tuple[int, str]:
-        """Wait for its end: the exit code, and what it complained of.
+        """Wait for the end of the process; return its exit code and its error output.
 
         Less than the 30 s that a board is waited for; loading an interpreter takes seconds.
         """
@@ -338,11 +338,11 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
     daemon.await_event("start")
     daemon.await_time()
     for fragment in (b"\xff\x00\x80", b"ok\r\n", b"<Idle|MPos:\r\n", b"x" * 3000, b"error:7\r\n"):
-        board.say(fragment)
+        board.send(fragment)
         CLOCK.sleep_until(CLOCK.now() + 0.1)
-    daemon.strike(board.reset, "reset during the run")
-    daemon.strike(board.trip_limit, "limit switch was hit")
-    daemon.strike(lambda: replug_as_another(bench, closing), "gone")
+    daemon.cause(board.reset, "reset during the run")
+    daemon.cause(board.trip_limit, "limit switch was hit")
+    daemon.cause(lambda: replug_as_another(bench, closing), "gone")
 
     def hold() -> None:
         since = len(daemon.events)
@@ -350,14 +350,14 @@ def test_a_grbl_stage_goes_on_after_every_fault_that_can_be_mended_until_one_can
         daemon.await_event("stage-fault", "the board reports Hold", since=since)
         board.press_start()
 
-    daemon.strike(hold, is_homed=False)
+    daemon.cause(hold, is_homed=False)
 
     def slow() -> None:
         board.slow_down(0.3)
         CLOCK.sleep_until(CLOCK.now() + 1.5)
         board.slow_down(0.0)
 
-    daemon.strike(slow, "does not answer", is_homed=False)
+    daemon.cause(slow, "does not answer", is_homed=False)
     daemon.await_time()
     since = len(daemon.events)
     steps_lost_s = CLOCK.now()
@@ -390,13 +390,13 @@ def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_ca
         b"@01 1 07 OK IDLE WR 5",  # none
         b"\xff\x00\x80",
     ):
-        device.say(line + b"\r\n")
+        device.send(line + b"\r\n")
         CLOCK.sleep_until(CLOCK.now() + 0.1)
     device.raise_flag("WT")
     faults = [each["detail"] for each in daemon.events if each["event"] == "stage-fault"]
     assert not [each for each in faults if "does not answer" not in each]  # a busy machine's
-    daemon.strike(device.reset, "no reference position")
-    daemon.strike(lambda: replug_as_another(bench, closing), "gone")
+    daemon.cause(device.reset, "no reference position")
+    daemon.cause(lambda: replug_as_another(bench, closing), "gone")
 
     def stall() -> None:
         since = len(daemon.events)
@@ -404,7 +404,7 @@ def test_a_zaber_stage_goes_on_after_every_fault_that_can_be_mended_until_one_ca
         daemon.await_event("stage-fault", "stalled", since=since)
         device.release()
 
-    daemon.strike(stall)
+    daemon.cause(stall)
     device.stall()
     code, errors = daemon.end()
     assert code == 69
@@ -505,9 +505,9 @@ def test_a_person_is_asked_before_the_first_motion_and_a_signal_is_an_answer_too
         bench.words, stdin=slave, stdout=slave, stderr=slave, env=bench.environment
     ) as process:
         os.close(slave)
-        told = b""
-        while b"[y/N]" not in told:
-            told += os.read(master, 4096)
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(master, 4096)
         if answer == "y":
             os.write(master, b"y\n")
             wait_until(lambda: board.state == "Home")

@@ -126,6 +126,6 @@ def test_the_stage_is_connected_homed_and_moved(site: Path) -> None:
 
 
 def test_a_broken_distribution_fails_only_where_it_is_named(site: Path) -> None:
-    told = python(site, "-m", "macontrol", "check", "--set", "stage.driver=broken", code=78)
-    assert "no_such_module" in told
-    assert "elsewhere-zaber" in told
+    output = python(site, "-m", "macontrol", "check", "--set", "stage.driver=broken", code=78)
+    assert "no_such_module" in output
+    assert "elsewhere-zaber" in output

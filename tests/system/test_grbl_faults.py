@@ -34,12 +34,12 @@ def wire(rig: GrblRig, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         seen.extend(bytes([byte]) for byte in data if byte < 0x20 or byte == ord("?"))
         receive(data)
 
-    def say(data: bytes, delay_s: float = 0.0) -> None:
+    def send(data: bytes, delay_s: float = 0.0) -> None:
         seen.append(data.strip())
         transmit(data, delay_s)
 
     monkeypatch.setattr(rig.board, "_receive", take)
-    monkeypatch.setattr(rig.board, "_transmit", say)
+    monkeypatch.setattr(rig.board, "_transmit", send)
     return seen
 
 
@@ -142,8 +142,10 @@ def test_a_reset_without_its_banner_is_noticed_by_the_reported_position(
             stage.connect(soon())
             stage.home(soon())
             stage.move_to(20.0, soon())
-            say = board._say
-            monkeypatch.setattr(board, "_say", lambda line: say(line.replace("Grbl", "%&/(")))
+            send = board._send_line
+            monkeypatch.setattr(
+                board, "_send_line", lambda line: send(line.replace("Grbl", "%&/("))
+            )
             board.reset()
             CLOCK.sleep_until(CLOCK.now() + 0.1)
             with pytest.raises(StageLostError, match="never sent"):
@@ -171,7 +173,7 @@ def test_a_garbled_target_is_noticed_by_the_reported_position(
 
 @pytest.mark.fault("stray-ok")
 def test_a_stray_ok_is_no_arrival(rig: GrblRig) -> None:
-    rig.during_next_motion(lambda: rig.board.say(b"ok\r\n"))
+    rig.during_next_motion(lambda: rig.board.send(b"ok\r\n"))
     arrival = rig.stage.move_to(40.0, soon())
     assert rig.true_mm() == pytest.approx(40.0, abs=0.03)
     assert arrival.arrived

@@ -1,7 +1,7 @@
 """The daemon with a radio that fails: whole processes, a pseudo-terminal and a real socket.
 
-What the transmitter sends rises and falls with time, so that a reward tells when its samples were
-taken: one of another slot would show.
+What the transmitter sends rises and falls with time, so that a reward shows when its samples were
+taken: a reward of another slot would differ.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def radio() -> Iterator[VirtualRadio]:
 
 
 class Controller:
-    """The daemon, and what is done to its radio at so many seconds after slot 1 began."""
+    """The daemon, and what is done to its radio, each at a time (s) after slot 1 began."""
 
     def __init__(self, folder: Path, stage: VirtualGrbl, address: str, *options: str) -> None:
         self.file = folder / "run.sqlite"
@@ -91,15 +91,15 @@ class Controller:
         )
         self.events: list[dict[str, Any]] = []
 
-    def follow(self, *deeds: tuple[float, Callable[[], None]]) -> tuple[Run, str]:
-        """What it recorded, and what it said at its end."""
-        return self.accompany(lambda: self._do(deeds))
+    def follow(self, *actions: tuple[float, Callable[[], None]]) -> tuple[Run, str]:
+        """Return the recorded run and the error output."""
+        return self.run_with(lambda: self._do(actions))
 
-    def accompany(self, deed: Callable[[], None]) -> tuple[Run, str]:
-        """The same, with something that is done once slots are run, and may await events."""
+    def run_with(self, action: Callable[[], None]) -> tuple[Run, str]:
+        """The same; `action` starts with the first slot, and may wait for events."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        doing = Doing(deed, self.process.kill)
+        doing = Doing(action, self.process.kill)
         with self.process:
             try:
                 for line in self.process.stdout:
@@ -115,15 +115,15 @@ class Controller:
         return read_run(self.file), errors
 
     def await_event(self, kind: EventKind, detail: str = "", *, more_than: int = 0) -> None:
-        def is_told() -> bool:
-            told = [e for e in self.events if e["event"] == kind and detail in e.get("detail", "")]
-            return len(told) > more_than
+        def is_reported() -> bool:
+            found = [e for e in self.events if e["event"] == kind and detail in e.get("detail", "")]
+            return len(found) > more_than
 
-        wait_until(lambda: is_told() or self.process.poll() is not None)
-        assert is_told(), f"no {kind} {detail!r} in {self.events}"
+        wait_until(lambda: is_reported() or self.process.poll() is not None)
+        assert is_reported(), f"no {kind} {detail!r} in {self.events}"
 
     def await_rewards(self, count: int, since_s: float = 0.0) -> None:
-        """Wait until so many slots that began after a moment have a reward in the run file."""
+        """Wait until `count` slots that began after `since_s` have a reward in the run file."""
 
         def are_in() -> bool:
             slots = read_run(self.file).slots
@@ -131,18 +131,18 @@ class Controller:
 
         wait_until(are_in, every_s=0.2)
 
-    def _do(self, deeds: tuple[tuple[float, Callable[[], None]], ...]) -> None:
+    def _do(self, actions: tuple[tuple[float, Callable[[], None]], ...]) -> None:
         begun = time.monotonic()
-        for moment, deed in deeds:
+        for moment, action in actions:
             time.sleep(max(0.0, begun + moment - time.monotonic()))
-            deed()
+            action()
 
 
 class Doing:
     """Something that is done beside; if it goes wrong, all is broken off and it shows."""
 
-    def __init__(self, deed: Callable[[], None], break_off: Callable[[], None]) -> None:
-        self._deed = deed
+    def __init__(self, action: Callable[[], None], break_off: Callable[[], None]) -> None:
+        self._action = action
         self._break_off = break_off
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
@@ -152,7 +152,7 @@ class Doing:
 
     def _run(self) -> None:
         try:
-            self._deed()
+            self._action()
         except BaseException as error:
             self._error = error
             self._break_off()
@@ -175,7 +175,7 @@ def reward_of(start_s: float) -> float:
 def test_a_signal_while_the_radio_gets_ready_is_heard_at_once(
     tmp_path: Path, stage: VirtualGrbl, radio: VirtualRadio
 ) -> None:
-    """First a server that accepts and says nothing, then a long measurement of the noise floor."""
+    """First a server that accepts and sends nothing, then a long measurement of the noise floor."""
     measured = ("--set", 'probe.noise_floor="measure"', "--set", "probe.noise_floor_s=30")
     with socket.create_server(("127.0.0.1", 0)) as busy:
         busy.settimeout(60.0)
@@ -284,20 +284,20 @@ class Bench:
     """The serial bench, brought up in this process."""
 
     def __init__(self, stage: VirtualGrbl, radio: VirtualRadio, **changes: Any) -> None:
-        told = SETTINGS | {"probe.noise_floor": '"measure"', "stage.port": f'"{stage.port}"'}
-        told |= {"probe.rtl_tcp.address": f'"{radio.address}"', **changes}
+        settings = SETTINGS | {"probe.noise_floor": '"measure"', "stage.port": f'"{stage.port}"'}
+        settings |= {"probe.rtl_tcp.address": f'"{radio.address}"', **changes}
         config: Config = load_config(
-            preset="lab-2g4-grbl", assignments=[f"{key}={value}" for key, value in told.items()]
+            preset="lab-2g4-grbl", assignments=[f"{key}={value}" for key, value in settings.items()]
         )
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self._radio = radio
         self.bench = SerialBench(
-            config, WallClock(), confirm_homing=lambda: True, report=self._tell
+            config, WallClock(), confirm_homing=lambda: True, report=self._report
         )
         self.on: Callable[[], None] = lambda: None
 
-    def _tell(self, text: str) -> None:
-        self.told.append(text)
+    def _report(self, text: str) -> None:
+        self.reports.append(text)
         if "switch the transmitter on" in text:
             self.on()
 
@@ -311,15 +311,15 @@ class Bench:
 def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
     stage: VirtualGrbl, monkeypatch: pytest.MonkeyPatch, transmitting: bool
 ) -> None:
-    """Of a transmitter that is never on, and of one that is on while the floor is measured."""
+    """The transmitter is never on, or it is on while the floor is measured."""
     monkeypatch.setattr(serial_bench, "_SIGNAL_S", 0.8)
     with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
         radio.transmitting = transmitting
         bench = Bench(stage, radio)
-        told = "no signal above the noise floor .* was it off while the noise floor was measured"
-        with pytest.raises(ProbeError, match=told):
+        message = "no signal above the noise floor .* was it off while the noise floor was measured"
+        with pytest.raises(ProbeError, match=message):
             bench.open()
-    assert SWITCH_ON in bench.told
+    assert SWITCH_ON in bench.reports
 
 
 @pytest.mark.fault("transmitter-off-at-start")
@@ -329,7 +329,7 @@ def test_the_transmitter_is_asked_for_and_waited_for(stage: VirtualGrbl) -> None
         bench = Bench(stage, radio)
         bench.on = lambda: setattr(radio, "transmitting", True)
         bench.open()
-    assert bench.told[-1] == SWITCH_ON
+    assert bench.reports[-1] == SWITCH_ON
 
 
 def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: VirtualGrbl) -> None:
@@ -358,12 +358,12 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
             controller.await_rewards(10, since_s=time.monotonic())
             controller.process.terminate()
 
-        run, errors = controller.accompany(ask)
+        run, errors = controller.run_with(ask)
     assert controller.process.returncode == 0, errors
-    given, told = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
+    given, measured = (event for event in run.events if event.kind is EventKind.NOISE_FLOOR)
     assert given.value == pytest.approx(-37.0)
-    assert told.detail == "measured again"
-    assert told.value == pytest.approx(-40.0, abs=0.3)
+    assert measured.detail == "measured again"
+    assert measured.value == pytest.approx(-40.0, abs=0.3)
     slots = run.slots
     assert "noise-floor" in set(slots["invalid"]), "slots meanwhile have no reward"
     share = 1 - ACTUATION_S / SLOT_S
@@ -402,7 +402,7 @@ def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_
             controller.await_rewards(2, since_s=time.monotonic())
             controller.process.terminate()
 
-        run, errors = controller.accompany(mute_and_ask)
+        run, errors = controller.run_with(mute_and_ask)
     assert controller.process.returncode == 0, errors
     off_s, on_s = switched
     start, why = run.slots["start_s"], run.slots["invalid"]

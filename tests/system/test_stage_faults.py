@@ -176,7 +176,7 @@ def test_a_carriage_moved_by_another_program_never_moves_more_than_a_stroke(
 @pytest.mark.fault("garbage-on-wire")
 def test_garbage_on_the_wire_changes_nothing(rig: AnyRig) -> None:
     for garbage in rig.garbage:
-        rig.after(0.1, lambda data=garbage: rig.board.say(data))  # type: ignore[misc]
+        rig.after(0.1, lambda data=garbage: rig.board.send(data))  # type: ignore[misc]
         target = 10.0 if rig.true_mm() > 20.0 else 25.0
         arrival = rig.stage.move_to(target, soon(1.0))
         if not arrival.arrived:  # its answer was garbled

@@ -140,10 +140,10 @@ def test_settings_that_were_changed_are_kept(tmp_path: Path) -> None:
     settings = tmp_path / "etc/macontrol/macontrol.env"
     shipped = settings.read_text()
     settings.write_text("MACONTROL_ARGS=--backend sim --seed 7\n")
-    told = make("install-service", tmp_path)
+    output = make("install-service", tmp_path)
     assert settings.read_text() == "MACONTROL_ARGS=--backend sim --seed 7\n"
     assert settings.with_name("macontrol.env.new").read_text() == shipped
-    assert "was changed and is kept" in told
+    assert "was changed and is kept" in output
 
 
 def test_uninstalling_leaves_settings_alone(tmp_path: Path) -> None:

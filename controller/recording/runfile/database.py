@@ -10,7 +10,7 @@ from pathlib import Path
 from macontrol.config.model.errors import InputOutputError
 from macontrol.controller.recording.runfile.header import RunHeader
 from macontrol.controller.recording.runfile.lock import FileLock, failed
-from macontrol.controller.recording.runfile.schema import CREATE, INSERT_HEADER
+from macontrol.controller.recording.runfile.schema import CREATE, INSERT_HEADER, beside
 
 LOG_LIMIT_BYTES = 32 << 20
 BUSY_S = 0.2
@@ -79,7 +79,7 @@ def create_run(path: Path, header: RunHeader) -> FileLock:
     finally:
         for end in ("", "-journal", "-wal", "-shm"):
             with suppress(OSError):
-                part.with_name(part.name + end).unlink()
+                beside(part, end).unlink()
     return lock
 
 

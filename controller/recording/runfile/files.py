@@ -14,7 +14,7 @@ from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import DataError, InputOutputError
 from macontrol.controller.recording.runfile.lock import NOT_THERE, FileLock, failed
 from macontrol.controller.recording.runfile.reader import OpenRun
-from macontrol.controller.recording.runfile.schema import APPLICATION_ID
+from macontrol.controller.recording.runfile.schema import APPLICATION_ID, beside
 
 SUFFIX = ".sqlite"
 _LONGEST_STEM = 120  # a file name has at most 255 characters, and some are for the date
@@ -115,9 +115,9 @@ def _rename(path: Path, lock: FileLock) -> Path | None:
         # of the new file.
         for end in ("-wal", ""):
             with suppress(FileNotFoundError):
-                path.with_name(path.name + end).rename(target.with_name(target.name + end))
+                beside(path, end).rename(beside(target, end))
         with suppress(FileNotFoundError):
-            path.with_name(path.name + "-shm").unlink()
+            beside(path, "-shm").unlink()
     except OSError as error:
         raise failed(path, error) from error
     return target
@@ -125,7 +125,7 @@ def _rename(path: Path, lock: FileLock) -> Path | None:
 
 def _fold_log(path: Path) -> None:
     """Copy the log that a killed run left into its file, if the disk allows it."""
-    if path.with_name(path.name + "-wal").exists():
+    if beside(path, "-wal").exists():
         with (
             suppress(sqlite3.Error, UnicodeDecodeError),
             closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as connection,
@@ -167,7 +167,7 @@ def _names(path: Path, stamp: str) -> Iterator[Path]:
 def last_written(path: Path) -> float:
     """When a run file or its log was last written, in seconds of UTC since 1970; 0 if unknown."""
     times = [0.0]
-    for file in (path, path.with_name(path.name + "-wal")):
+    for file in (path, beside(path, "-wal")):
         with suppress(OSError):
             times.append(file.stat().st_mtime)
     return max(times)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from macontrol import __version__
 from macontrol.config.files.input_file import check_input
-from macontrol.config.model.errors import DataError, InputOutputError
+from macontrol.config.model.errors import DataError, InputOutputError, reason_of
 from macontrol.controller.recording.records import Event, EventKind
 from macontrol.controller.recording.runfile.header import RunHeader, Sample
 from macontrol.controller.recording.runfile.schema import (
@@ -29,6 +29,7 @@ from macontrol.controller.recording.runfile.schema import (
     FORMAT,
     SLOT_COLUMNS,
     Column,
+    beside,
 )
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -222,7 +223,7 @@ def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
     """
     # This opens nothing: see `lock` for what closing a descriptor does.
     check_input(path)
-    log = _beside(path, "-wal")
+    log = beside(path, "-wal")
     try:
         if not log.exists():
             return _snapshot(path, "immutable=1", stack)
@@ -235,7 +236,7 @@ def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
                 shutil.copyfile(file, folder / file.name)
             return _snapshot(folder / path.name, "mode=ro", stack)
     except OSError as error:
-        raise InputOutputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise InputOutputError(f"{path}: cannot be read: {reason_of(error)}") from error
     except _DAMAGE as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             raise _foreign(path) from error
@@ -306,10 +307,6 @@ def _expression(column: Column, stored: set[str], path: Path) -> str:
     if column.default is None:
         raise _damaged(path, f"its slots have no column {column.name}")
     return f"{column.default!r} AS {column.name}"
-
-
-def _beside(path: Path, end: str) -> Path:
-    return path.with_name(path.name + end)
 
 
 def _foreign(path: Path) -> DataError:

@@ -30,6 +30,7 @@ from macontrol.controller.recording.runfile.header import RunHeader
 from macontrol.controller.recording.runfile.lock import FileLock, failed
 from macontrol.controller.recording.runfile.log_copier import LogCopier
 from macontrol.controller.recording.runfile.record_writer import RecordWriter
+from macontrol.controller.recording.runfile.schema import beside
 
 # Records kept in memory while they cannot be written; about 100 MB.
 KEPT = 200_000
@@ -65,7 +66,7 @@ class RunFileRecorder(Recorder):
         self.problems = 0
         """How many problems were reported."""
         self._room = room
-        self._log = self.path.with_name(self.path.name + "-wal")
+        self._log = beside(self.path, "-wal")
         self._flush_s = flush_s
         self._on_problem = on_problem
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()

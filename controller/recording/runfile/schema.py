@@ -9,6 +9,7 @@ files are read with the default.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from macontrol.controller.recording.records import Event, LateReward, SlotRecord
@@ -120,3 +121,8 @@ def slot_row(record: SlotRecord) -> tuple[object, ...]:
 def completion_row(late: LateReward) -> tuple[object, ...]:
     """The values of COMPLETE_SLOT."""
     return late[:4]
+
+
+def beside(path: Path, end: str) -> Path:
+    """A file that SQLite keeps beside a database: "-wal", "-shm" or "-journal"."""
+    return path.with_name(path.name + end)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.model.address import split_address
-from macontrol.config.model.errors import ConfigError, ProbeError
+from macontrol.config.model.errors import ConfigError, ProbeError, reason_of
 from macontrol.hal.clock import Clock
 from macontrol.hal.probes.rtl_tcp.settings import RtlTcpSettings
 from macontrol.hal.probes.sdr.probe import SdrProbe
@@ -123,7 +123,7 @@ class RtlTcpStream:
         except OSError as error:
             self.close()
             raise ProbeError(
-                f"no connection: {error.strerror or error}",
+                f"no connection: {reason_of(error)}",
                 "correct --probe (probe.rtl_tcp.address)",
             ) from None
         except (ConfigError, ProbeError):

@@ -71,7 +71,7 @@ class ZaberMotion:
             position.still_at_s = -inf
             raise StageError(f"the device refuses to move to {position_mm:.4f} mm: {reply.refusal}")
         distance = abs(target - before.position) * axis.microstep_mm
-        expected_s = sent + position.description.motion_time_s(distance)
+        expected_s = sent + position.description.motion.time_s(distance)
         return self._await_arrival(target, expected_s, deadline_s)
 
     def _await_arrival(self, target: int, expected_s: float, deadline_s: float) -> Arrival:

@@ -92,7 +92,7 @@ class VirtualDevice(ABC):
         """Connect the cable."""
         self._do(self._wire.plug_in)
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send any bytes to the client."""
         self._do(lambda: self._transmit(data))
 

@@ -34,9 +34,10 @@ _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(
     {"deviceid", "system.axiscount", "system.serial", "system.voltage", "version", "version.build"}
 )
+# Of the protocol manual, not of the driver: a wrong unit there must show here.
 _SPEED_UNIT = 1.6384
 """A speed of 1 microstep/s as the device counts it."""
-_ACCELERATION_UNIT = 1.6384e-4
+_ACCELERATION_UNIT = _SPEED_UNIT / 10_000
 """An acceleration of 1 microstep/s² as the device counts it."""
 _COMMAND = re.compile(r"(?:(\d{1,2})(?: (\d)(?: (\d{1,2}|--))?)?)? ?(.*)", re.DOTALL)
 _RANK = ("FF", "FE", "FS", "WL", "WV", "WT", "WS", "WM", "WR", "WH", "NC", "NI")
@@ -179,9 +180,9 @@ class VirtualZaber(VirtualDevice):
         if number == "--":
             return
         echo = "" if number is None else f"{int(number):02d} "
-        self._say(f"@{address:02d} {axis} {echo}{verdict} {self._status()} {data}")
+        self._send_line(f"@{address:02d} {axis} {echo}{verdict} {self._status()} {data}")
 
-    def _say(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         body = line[1:].encode("ascii")
         tail = b":%02X" % (-sum(body) & 0xFF) if self.settings["comm.checksum"] else b""
         self._transmit(line[:1].encode("ascii") + body + tail + b"\r\n", self._answer_s)
@@ -344,7 +345,7 @@ class VirtualZaber(VirtualDevice):
 
     def _alert(self) -> None:
         if self.settings["comm.alert"]:
-            self._say(f"!{int(self.settings['comm.address']):02d} 1 {self._status()}")
+            self._send_line(f"!{int(self.settings['comm.address']):02d} 1 {self._status()}")
 
     def _start_over(self) -> None:
         self._halt()

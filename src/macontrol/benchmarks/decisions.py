@@ -1,6 +1,6 @@
 """The time of a complete decision: observe, posterior on the grid, acquisition, persistence, step.
 
-MoveUCB plays a simulated map, and its peers get the same samples, so that all solve the same
+The policy plays a simulated map, and its peers get the same samples, so that all solve the same
 problem and must make the same decisions. They take turns in short blocks, so that other load on
 the machine affects all of them equally. The first decision of a block is not counted, because the
 caches hold the data of another peer.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from macontrol.config import Config
 from macontrol.config.model.grid import Grid
 from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
-from macontrol.controller.policies.moveucb.algorithm import MoveUCB
-from macontrol.controller.policies.policy import Decision, Posterior
+from macontrol.controller.policies.policy import Decision, Policy, Posterior
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.world.rewardmap import simulate_map
@@ -97,6 +96,13 @@ class PosteriorType(Protocol):
     ) -> Posterior: ...
 
 
+@runtime_checkable
+class _Estimating(Policy, Protocol):
+    """A policy whose posterior can be replaced by that of a peer."""
+
+    posterior: Posterior
+
+
 class World:
     """A simulated map that is repeated without end."""
 
@@ -114,10 +120,10 @@ class World:
 
 
 class Player:
-    """MoveUCB with our posterior, on a map, slot by slot."""
+    """The policy with our posterior, on a map, slot by slot."""
 
     def __init__(self, config: Config, world: World) -> None:
-        self.policy = _moveucb(config, world)
+        self.policy = _make_policy(config, world)
         self._world = world
         self._slot = 0
         self._position = self._target = self.policy.start_position
@@ -134,10 +140,10 @@ class Player:
 
 
 class _Peer:
-    """MoveUCB with the posterior of a peer, which repeats the decisions of a player."""
+    """The policy with the posterior of a peer, which repeats the decisions of a player."""
 
     def __init__(self, config: Config, world: World, make: PosteriorType) -> None:
-        self._policy = _moveucb(config, world)
+        self._policy = _make_policy(config, world)
         sigma_f2, algorithm = world.survey.sigma_f2(config), config.algorithm
         self._sigma_f2 = sigma_f2
         self._posterior = self._policy.posterior = make(
@@ -238,7 +244,7 @@ def growth(
     return {size: Times.of(taken) for size, taken in times.items()}
 
 
-def _timed(policy: MoveUCB, slot: int, position: float, reward: float) -> tuple[Decision, Took]:
+def _timed(policy: Policy, slot: int, position: float, reward: float) -> tuple[Decision, Took]:
     """One complete decision."""
     began, begin = thread_time_ns(), perf_counter_ns()
     policy.observe(slot, position, reward)
@@ -247,9 +253,9 @@ def _timed(policy: MoveUCB, slot: int, position: float, reward: float) -> tuple[
     return decision, Took(end - begin, ended - began)
 
 
-def _moveucb(config: Config, world: World) -> MoveUCB:
+def _make_policy(config: Config, world: World) -> _Estimating:
     policy = make_policy(config, world.survey)
-    if not isinstance(policy, MoveUCB):
+    if not isinstance(policy, _Estimating):
         raise TypeError(f"{config.algorithm.policy} has no posterior to time")
     return policy
 

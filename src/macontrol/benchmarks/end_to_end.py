@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import regular_target
-from macontrol.config.model.errors import InputOutputError, MacontrolError
+from macontrol.config.model.errors import InputOutputError, MacontrolError, reason_of
 from macontrol.controller.recording.runfile import Run, read_run
 from macontrol.helper_process import python_module
 from macontrol.sim.research.episode import play
@@ -198,7 +198,7 @@ def _make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputOutputError(
-            f"{path}: the run files cannot be kept there: {error.strerror or error}",
+            f"{path}: the run files cannot be kept there: {reason_of(error)}",
             "choose a folder that can be written to",
         ) from error
 

@@ -34,7 +34,7 @@ from macontrol.config.model.errors import ConfigError, HardwareError
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.features import kernel_features
 from macontrol.controller.policies.kernel import kernel_from_config
-from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.policy import HasPosterior, Policy
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.controller.survey.samples import Survey
@@ -149,7 +149,7 @@ def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np
 
 
 def _is_direct(policy: Policy) -> bool:
-    return isinstance(getattr(policy, "posterior", None), DirectPosterior)
+    return isinstance(policy, HasPosterior) and isinstance(policy.posterior, DirectPosterior)
 
 
 def _measured(config: Config) -> str:

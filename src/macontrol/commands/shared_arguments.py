@@ -40,7 +40,7 @@ def add_config_arguments(
     )
     if policy:
         group.add_argument(
-            "--policy", choices=POLICIES.names(), help="the policy (default: the config's, MoveUCB)"
+            "--policy", choices=POLICIES.names(), help="the policy (default: the config's)"
         )
 
 

@@ -11,9 +11,9 @@ from macontrol.commands import check
 class TestWithoutABench:
     def test_it_tells_what_follows(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check"]) == 0
-        told = capsys.readouterr().out
-        assert "slots per traversal" in told
-        assert "fits the slot" in told
+        output = capsys.readouterr().out
+        assert "slots per traversal" in output
+        assert "fits the slot" in output
 
     def test_a_decision_that_does_not_fit_is_a_wrong_config(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -28,9 +28,9 @@ class TestWithoutABench:
         monkeypatch.setattr(check, "_HEADROOM", 1e9)
         words = ["--backend", "serial", "--port", "/dev/none", "--probe", "rtl_tcp://127.0.0.1:9"]
         assert main(["check", *words]) == 69
-        told = capsys.readouterr().out
-        assert "FAIL  decision     algorithm: one decision takes longer" in told
-        assert "3 of the above must be fixed" in told
+        output = capsys.readouterr().out
+        assert "FAIL  decision     algorithm: one decision takes longer" in output
+        assert "3 of the above must be fixed" in output
 
     @pytest.mark.parametrize(
         ("lo", "tuner_hz"), [("none", 2399.75e6), ("2379.75e6", 20e6)], ids=["above", "below"]

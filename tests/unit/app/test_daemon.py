@@ -193,7 +193,7 @@ class TestRun:
         assert not list((tmp_path / "locks").iterdir())
 
     @pytest.mark.parametrize(
-        ("settings", "says"),
+        ("settings", "is_reported"),
         [
             ({}, False),
             ({"physical__stroke": 0.05}, False),
@@ -206,12 +206,12 @@ class TestRun:
         self,
         paper: Config,
         settings: dict[str, Any],
-        says: bool,
+        is_reported: bool,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         Daemon(paper.replace(**settings), options(slots=2)).run()
         reported = [line["detail"] for line in log(capfd) if line["event"] == "warning"]
-        assert bool(reported) == says
+        assert bool(reported) == is_reported
         assert all("that is the stroke of this run" in line for line in reported)
 
     @pytest.mark.parametrize(
@@ -340,15 +340,15 @@ class TestRestart:
     ) -> None:
         path = tmp_path / "run.sqlite"
 
-        def said(**kind: Any) -> list[str]:
+        def reports(**kind: Any) -> list[str]:
             lines = self.run(config, capfd, run_file=path, **kind)
             return [line["detail"] for line in lines if line["event"] == "bench"]
 
-        assert said() == ["not resumed: there is no earlier run"]
-        (renamed,) = said(resume=False)
+        assert reports() == ["not resumed: there is no earlier run"]
+        (renamed,) = reports(resume=False)
         (aside,) = tmp_path.glob("run-*.sqlite")
         assert renamed == f"{path}: the earlier run of this name is now {aside}"
-        resumed, renamed = said()
+        resumed, renamed = reports()
         assert resumed.startswith(f"resumed from {path}, ")
         assert "is now" in renamed
 

@@ -1,4 +1,4 @@
-"""`macontrol devices`: what the kernel shows of stages and radios, told to a person."""
+"""`macontrol devices` prints the stages and radios that the kernel shows."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ class TestRadios:
 class TestSerialPorts:
     def test_a_port_is_shown_by_its_stable_name(self) -> None:
         name = "/dev/serial/by-id/usb-Arduino_Uno-if00"
-        told = shown([replace(PORT, names=(name,))])
-        assert f"  {name}\n" in told
-        assert "Arduino (Uno), USB 2341:0043" in told
-        assert "now /dev/ttyUSB0" in told
+        output = shown([replace(PORT, names=(name,))])
+        assert f"  {name}\n" in output
+        assert "Arduino (Uno), USB 2341:0043" in output
+        assert "now /dev/ttyUSB0" in output
 
     def test_the_process_that_uses_it_is_shown(self) -> None:
         used = replace(PORT, holders=(Process(7, "ModemManager"),))
         assert "held by ModemManager (process 7)" in shown([used])
 
     def test_without_permission_the_fix_is_shown(self) -> None:
-        told = shown([replace(PORT, access=SHUT)])
-        assert "no permission (crw-rw---- root dialout); fix: sudo usermod -aG dialout" in told
+        output = shown([replace(PORT, access=SHUT)])
+        assert "no permission (crw-rw---- root dialout); fix: sudo usermod -aG dialout" in output
 
 
 def test_a_server_and_its_client_are_shown() -> None:
     server = RadioServer(
         "127.0.0.1:1234", (Process(5, "rtl_tcp -a 127.0.0.1"),), (Process(6, "gqrx"),), True
     )
-    told = shown(servers=[server])
-    assert "rtl_tcp://127.0.0.1:1234" in told
-    assert "served by rtl_tcp -a 127.0.0.1 (process 5)" in told
-    assert "in use by gqrx (process 6)" in told
+    output = shown(servers=[server])
+    assert "rtl_tcp://127.0.0.1:1234" in output
+    assert "served by rtl_tcp -a 127.0.0.1 (process 5)" in output
+    assert "in use by gqrx (process 6)" in output
 
 
 def test_it_says_so_when_there_is_nothing(
@@ -79,9 +79,9 @@ def test_it_says_so_when_there_is_nothing(
     for name in ("find_serial_ports", "find_usb_radios", "find_radio_servers"):
         monkeypatch.setattr(command, name, lambda **_: [])
     assert main(["devices"]) == 0
-    told = capsys.readouterr().out
-    assert "serial ports: none" in told
-    assert "No stage and no radio found" in told
+    output = capsys.readouterr().out
+    assert "serial ports: none" in output
+    assert "No stage and no radio found" in output
 
 
 class Soapy:
@@ -104,8 +104,8 @@ def test_soapysdr_is_asked_for_radios_only_on_request(
     assert main(["devices"]) == 0
     assert "SoapySDR: installed, with modules for HackRF; --soapy" in capsys.readouterr().out
     assert main(["devices", "--soapy"]) == 0
-    told = capsys.readouterr().out
-    assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in told
+    output = capsys.readouterr().out
+    assert "--probe soapy:driver=hackrf,serial=c0ffee\n      HackRF One" in output
     monkeypatch.setattr(Soapy.Device, "enumerate", list)
     assert main(["devices", "--soapy"]) == 0
     assert "radios that SoapySDR finds: none" in capsys.readouterr().out
@@ -119,9 +119,9 @@ def test_without_soapysdr_that_is_said(
     assert main(["devices"]) == 0
     assert "SoapySDR: not installed for this Python" in capsys.readouterr().out
     assert main(["devices", "--soapy"]) == 69
-    told = capsys.readouterr()
-    assert "install python3-soapysdr" in told.err
-    assert "serial ports" in told.out, "what was found without it is still told"
+    output = capsys.readouterr()
+    assert "install python3-soapysdr" in output.err
+    assert "serial ports" in output.out, "what was found without it is still printed"
 
 
 def test_it_works_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:

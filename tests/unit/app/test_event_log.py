@@ -311,7 +311,7 @@ class TestOutput:
         monkeypatch.setattr(sys, "stdout", None)
         output = Output()
         assert not output.is_terminal
-        output.write("nobody hears")
+        output.write("nobody reads")
 
     def test_a_broken_pipe_is_ignored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reading, writing = os.pipe()

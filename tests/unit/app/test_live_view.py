@@ -65,7 +65,7 @@ def test_a_picture_shows_the_state_of_the_run() -> None:
     view = LiveView(a_run(tally))
     view.submit(Event(3, 0.0, EventKind.MISSED, "the process was stalled", 5.0))
     view.submit(Event(0, 0.0, EventKind.START, "slot 1"))
-    view.submit(Event(2, 0.0, EventKind.LATE_REWARD, "came slots later", 1.0))
+    view.submit(Event(2, 0.0, EventKind.LATE_REWARD, "the reward arrived late, in slots", 1.0))
     text = drawn(view.snapshot())
     for shown in (
         "macontrol · moveucb on sim",

@@ -21,7 +21,7 @@ def test_every_column_event_and_reason_is_listed(
     ]
     slots = [("slots", column.name, column.unit, column.meaning) for column in SLOT_COLUMNS]
     events = [("events", column.name, column.unit, column.meaning) for column in EVENT_COLUMNS]
-    kinds = [(str(kind), said.meaning, said.value) for kind, said in EVENTS.items()]
+    kinds = [(str(kind), event.meaning, event.value) for kind, event in EVENTS.items()]
     assert rows == [*slots, *events, *kinds, *REASONS.items()]
 
 

@@ -372,7 +372,7 @@ def test_all_problems_are_reported_at_once() -> None:
 
 
 def test_a_site_that_is_set_as_the_preset_has_it_is_not_refused() -> None:
-    """With explicit periods it has no effect, and says nothing else than the preset."""
+    """With explicit periods it has no effect and equals the preset."""
     assert load_config(assignments=["kernel.sector_deg=[30, 150]"]) == load_config()
 
 

@@ -57,8 +57,8 @@ def test_a_plan_is_feasible_from_the_smallest_actuation_time_on() -> None:
 )
 def test_time_and_distance_are_inverse(distance: float, speed: float, acceleration: float) -> None:
     stage = replace(RAIL, speed_mm_per_s=speed, acceleration_mm_per_s2=acceleration)
-    time = stage.motion_time_s(distance)
-    assert stage.reach_mm(time) == pytest.approx(distance)
+    time = stage.motion.time_s(distance)
+    assert stage.motion.reach(time) == pytest.approx(distance)
 
 
 @given(

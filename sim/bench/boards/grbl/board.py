@@ -121,7 +121,7 @@ class VirtualGrbl(GrblProgram):
 
     def _execute_system(self, line: str) -> None:
         at_any_time = {
-            "$": lambda: self._say(HELP),
+            "$": lambda: self._send_line(HELP),
             "$$": self._list_settings,
             "$G": self._report_modes,
             "$X": self._unlock,
@@ -134,7 +134,7 @@ class VirtualGrbl(GrblProgram):
             raise Refused(8)
         elif line == "$I":
             for answer in build(self._dialect, single_axis_homing=self._single_axis_homing):
-                self._say(answer)
+                self._send_line(answer)
         elif line.startswith("$H"):
             self._execute_homing(line[2:])
         elif stored := re.fullmatch(r"\$(\d+)=(-?\d*\.?\d+)", line):
@@ -146,16 +146,16 @@ class VirtualGrbl(GrblProgram):
         if self._state in ("Run", "Hold"):
             raise Refused(8)
         for number in sorted(self.settings):
-            self._say(setting(self._dialect, number, self.settings[number]))
+            self._send_line(setting(self._dialect, number, self.settings[number]))
 
     def _report_modes(self) -> None:
         modes = self._gcode.modes
         feed = modes.feed_mm_per_min
-        self._say(f"[GC:G{modes.motion} G54 G17 G21 G90 G94 M5 M9 T0 F{feed:.0f} S0]")
+        self._send_line(f"[GC:G{modes.motion} G54 G17 G21 G90 G94 M5 M9 T0 F{feed:.0f} S0]")
 
     def _unlock(self) -> None:
         if self._state == "Alarm":
-            self._say("[MSG:Caution: Unlocked]")
+            self._send_line("[MSG:Caution: Unlocked]")
             self._state = "Idle"
 
     def _execute_jog(self, line: str) -> None:
@@ -251,7 +251,7 @@ class VirtualGrbl(GrblProgram):
         self._act()  # requests during homing are answered in the state Home
         self._state = "Idle"
         if self._dialect == "grblhal":
-            self._say("[MSG:]")
+            self._send_line("[MSG:]")
 
     def _seek_switch(self) -> None:
         """Close the switch, leave it, close it slowly again, and leave it."""
@@ -267,7 +267,7 @@ class VirtualGrbl(GrblProgram):
         self._pause_homing(debounce_s)
 
     def _pause_homing(self, for_s: float) -> None:
-        """Wait during homing, where only a reset is acted upon; grblHAL reports as well."""
+        """Wait during homing, where only a reset is acted on; grblHAL reports as well."""
         until = self._clock.now() + for_s
         while self._clock.now() < until:
             self._wait(until)

@@ -1,8 +1,8 @@
 """The main program of the emulated GRBL board: resets, real-time characters, hold, alarms, lines.
 
 It reproduces transcripts of GRBL 1.1h on an emulated ATmega328P and of grblHAL's simulator. It
-follows the order of the firmware: real-time characters are stored when they arrive, and acted
-upon only at the firmware's checkpoints.
+follows the order of the firmware: real-time characters are stored when they arrive, and acted on
+only at the firmware's checkpoints.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class GrblProgram(VirtualDevice):
             elif byte < 0x80 and len(self._received) < _RECEIVE_BUFFER[self._dialect] - 1:
                 self._received.append(byte)
 
-    def _say(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         self._transmit(line.encode("ascii") + b"\r\n")
 
     def _wait(self, until: float) -> None:
@@ -120,7 +120,7 @@ class GrblProgram(VirtualDevice):
                 return
 
     def _pause(self, for_s: float) -> None:
-        """Be busy for a time: bytes are stored and not acted upon."""
+        """Be busy for a time: bytes are stored and not acted on."""
         until = self._clock.now() + for_s
         while self._clock.now() < until:
             self._wait(until)
@@ -155,12 +155,12 @@ class GrblProgram(VirtualDevice):
             self._pause(_BOOT_S)
             self._transmit(self.boot_text)
         self._clear_state()
-        self._say(BANNERS[self._dialect])
+        self._send_line(BANNERS[self._dialect])
         if self.settings[21] and self._switch_is_closed():
             self._state = "Alarm"
-            self._say("[MSG:Check Limits]")
+            self._send_line("[MSG:Check Limits]")
         if self._state == "Alarm":
-            self._say("[MSG:'$H'|'$X' to unlock]")
+            self._send_line("[MSG:'$H'|'$X' to unlock]")
         else:
             self._state = "Idle"
 
@@ -178,9 +178,11 @@ class GrblProgram(VirtualDevice):
                 answer = f"error:{refusal.code}"
             except SoftResetError:
                 if self._dialect == "grbl":
-                    self._say("ok")  # the firmware confirms also the line that it has just dropped
+                    self._send_line(
+                        "ok"
+                    )  # the firmware confirms also the line that it has just dropped
                 raise
-            self._say(answer)
+            self._send_line(answer)
 
     def _next_line(self) -> str:
         while True:
@@ -198,7 +200,7 @@ class GrblProgram(VirtualDevice):
         return TICK_S if self._axis.planned or self._state in ("Run", "Jog", "Hold") else 0.05
 
     def _checkpoint(self) -> None:
-        """The firmware's protocol_execute_realtime: act upon what has arrived."""
+        """The firmware's protocol_execute_realtime: act on what has arrived."""
         self._act()
         while self._suspended:
             self._wait(self._clock.now() + TICK_S)
@@ -230,7 +232,7 @@ class GrblProgram(VirtualDevice):
         state = self._state
         if state == "Hold":
             state += ":0" if self._hold_complete else ":1"
-        self._say(
+        self._send_line(
             self._reports.report(
                 state,
                 (self._axis.position_at(now), others, others),
@@ -279,7 +281,7 @@ class GrblProgram(VirtualDevice):
     def _resume(self) -> None:
         self._suspended = self._hold_complete = False
         if self._dialect == "grblhal":
-            self._say("[MSG:]")
+            self._send_line("[MSG:]")
         self._axis.resume_plan(self._clock.now())
         self._state = "Run" if self._axis.planned else "Idle"
 
@@ -299,12 +301,12 @@ class GrblProgram(VirtualDevice):
         self._state = "Alarm"
         self._homed = False
         self._suspended = False
-        self._say(f"ALARM:{code}")
+        self._send_line(f"ALARM:{code}")
         if self._dialect == "grbl":
             self._pause(_ALARM_PAUSE_S)
         if code in (1, 2):
             self._reset_flag = False
-            self._say("[MSG:Reset to continue]")
+            self._send_line("[MSG:Reset to continue]")
             while not self._reset_flag:
                 self._wait(self._clock.now() + 0.05)
                 if self._dialect == "grblhal":
@@ -316,4 +318,4 @@ class GrblProgram(VirtualDevice):
         self._report_if_asked()
         if b"\n" in self._received:
             self._received.clear()
-            self._say("error:79")
+            self._send_line("error:79")

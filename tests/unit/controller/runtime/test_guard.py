@@ -13,20 +13,20 @@ from macontrol.hal import Arrival, StageDescription
 
 
 class Stage:
-    """Moves as commanded, and reports what `says` contains."""
+    """Moves as commanded, and reports what `reports` contains."""
 
     def __init__(self, *, step_mm: float = 0.0, travel_mm: float = 60.0) -> None:
         self.description = StageDescription("test", travel_mm, step_mm, 600.0, inf, 0.0, 0.0)
-        self.says = Arrival(30.0, True, 0.0)
+        self.reports = Arrival(30.0, True, 0.0)
         self.commands: list[float] = []
         self.stops = 0
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
         self.commands.append(position_mm)
-        return self.says
+        return self.reports
 
     def where(self, deadline_s: float) -> Arrival:
-        return self.says
+        return self.reports
 
     def stop(self) -> None:
         self.stops += 1
@@ -40,7 +40,7 @@ class Stage:
 
 def guarded(stage: Stage, *, at: float = 30.0, region: float = 60.0, stroke: float = 0.6) -> Guard:
     guard = Guard(stage, region_mm=region, stroke_mm=stroke)
-    stage.says = Arrival(at, True, 0.0)
+    stage.reports = Arrival(at, True, 0.0)
     guard.locate(1.0)
     return guard
 
@@ -121,7 +121,7 @@ def test_without_a_whole_step_in_reach_nothing_passes() -> None:
 def test_reach_is_measured_from_the_last_reported_position() -> None:
     stage = Stage()
     guard = guarded(stage)
-    stage.says = Arrival(31.5, True, 0.0)
+    stage.reports = Arrival(31.5, True, 0.0)
     guard.move(30.5, 1.0)
     assert guard.reported_mm == 31.5
     with pytest.raises(CommandRefusedError):
@@ -133,21 +133,21 @@ def test_reach_is_measured_from_the_last_reported_position() -> None:
 def test_a_moving_stage_takes_no_commands() -> None:
     stage = Stage()
     guard = guarded(stage)
-    stage.says = Arrival(30.2, False, 0.0)
+    stage.reports = Arrival(30.2, False, 0.0)
     guard.move(30.5, 1.0)
     assert guard.reported_mm == 30.2
     with pytest.raises(CommandRefusedError, match="stand still"):
         guard.move(30.3, 1.0)
-    stage.says = Arrival(30.5, True, 0.0)
+    stage.reports = Arrival(30.5, True, 0.0)
     guard.locate(1.0)
     guard.move(30.3, 1.0)
 
 
-@pytest.mark.parametrize("said", [nan, inf, -inf, 1e308, 121.0, -61.0])
-def test_a_report_that_is_not_a_number_is_a_fault_and_clears_the_position(said: float) -> None:
+@pytest.mark.parametrize("reported", [nan, inf, -inf, 1e308, 121.0, -61.0])
+def test_a_report_that_is_not_a_number_is_a_fault_and_clears_the_position(reported: float) -> None:
     stage = Stage()
     guard = guarded(stage)
-    stage.says = Arrival(said, True, 0.0)
+    stage.reports = Arrival(reported, True, 0.0)
     with pytest.raises(StageError):
         guard.locate(1.0)
     assert isnan(guard.reported_mm)

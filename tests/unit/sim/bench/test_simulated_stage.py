@@ -39,9 +39,9 @@ def test_the_papers_actuator_is_ideal(paper: Config) -> None:
 def test_the_papers_stroke_takes_just_t_a(paper: Config) -> None:
     description = describe(paper.physical, "sim")
     t_a = paper.physical.actuation_time_s
-    assert description.motion_time_s(paper.physical.stroke_mm) <= t_a * (1 + 1e-9)
+    assert description.motion.time_s(paper.physical.stroke_mm) <= t_a * (1 + 1e-9)
     reach_mm = paper.physical.nominal_reach * paper.physical.wavelength_mm
-    assert description.motion_time_s(reach_mm) == pytest.approx(t_a)
+    assert description.motion.time_s(reach_mm) == pytest.approx(t_a)
 
 
 @pytest.mark.parametrize("acceleration", ["ideal", 20.0, 1000.0, 5000.0])
@@ -72,7 +72,7 @@ def test_the_motion_obeys_speed_and_acceleration(distance: float, acceleration: 
     clock = VirtualClock(1.0)
     moving = stage(clock, 30.0, acceleration=acceleration)
     moving.move_to(30.0 + distance, 1.0)
-    total_s = moving.description.motion_time_s(abs(distance))
+    total_s = moving.description.motion.time_s(abs(distance))
     times = np.linspace(1.0, 1.0 + total_s, 2001)
     positions = []
     for moment in times:
