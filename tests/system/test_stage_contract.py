@@ -37,7 +37,7 @@ pytestmark = pytest.mark.any_user
 
 @pytest.fixture(scope="module", autouse=True)
 def patient() -> Iterator[None]:
-    """On a busy machine an emulated board may not answer for a second; other tests cover silence."""
+    """On a busy machine a board may not answer for a second; other tests cover silence."""
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
             if name.startswith("macontrol.hal.") and hasattr(module, "SILENCE_S"):
