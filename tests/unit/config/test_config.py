@@ -118,6 +118,8 @@ class TestPaperPreset:
         assert paper == demo.replace(
             physical__slot_duration_s=physical.slot_duration_s,
             physical__actuation_time_s=physical.actuation_time_s,
+            timing__guard_share=paper.timing.guard_share,
+            timing__decision_share=paper.timing.decision_share,
         )
 
 
