@@ -69,7 +69,7 @@ class Registry(Generic[_Description]):
         return name in self._built_in or name in self._registered
 
     def __getitem__(self, name: str) -> _Description:
-        """Load a description; ConfigError if there is none of this name, or it is broken."""
+        """Load a description; ConfigError if the name is unknown, or the description is broken."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
