@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
+from macontrol.config.model.errors import CommandRefusedError
+from macontrol.config.model.grid import ON_GRID
 from macontrol.controller.policies.policy import HasSurface, Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.theory import SurfaceMeter, Trajectory, Verdict, check_run
@@ -67,6 +70,8 @@ def play_policy(
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
     surface = policy if meter and isinstance(policy, HasSurface) else None
     surface_meter = SurfaceMeter()
+    lowest, highest = -ON_GRID, grid.length + ON_GRID
+    stroke = config.physical.rho_max + 2 * ON_GRID
     x = policy.start_position
     for t in range(slots):
         g = grid.interpolate(world.reward[t], x)
@@ -76,6 +81,9 @@ def play_policy(
         if late is None or not late[t]:
             policy.observe(t + 1, x, r)
         decision = policy.decide(t + 1, x)
+        # A comparison with NaN is false.
+        if not (lowest <= decision.position <= highest and abs(decision.position - x) <= stroke):
+            raise _out_of_reach(config, t + 1, x, decision.position)
         position[t], reward[t], observed[t] = x, g, r
         target[t], after[t], shortfall[t] = decision.target, decision.position, decision.shortfall
         if surface is not None:
@@ -96,3 +104,31 @@ def play_policy(
         margin=margin_of(policy),
     )
     return Episode(trajectory, reward, observed, verdicts)
+
+
+def outcome_of(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
+    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory."""
+    run, slots = episode.trajectory, len(episode.reward)
+    net = episode.net_reward(config.reward.movement_cost)
+    return {
+        "policy": config.algorithm.policy,
+        "slots": slots,
+        "regret_per_slot": (optimum - net) / slots,
+        "reward_per_slot": float(episode.reward.mean()),
+        "net_reward_per_slot": net / slots,
+        "oracle_per_slot": optimum / slots,
+        "travel": run.travel,
+        "switches": int(run.switched.sum()),
+        "transit_share": float(run.transit.mean()),
+        "theory": {name: asdict(verdict) for name, verdict in episode.theory.items()},
+    }
+
+
+def _out_of_reach(config: Config, slot: int, position: float, wanted: float) -> CommandRefusedError:
+    """The error for a position that the guard refuses in a run."""
+    physical = config.physical
+    return CommandRefusedError(
+        f"slot {slot}: the policy sends the antenna from {position:g} to {wanted:g} wavelengths; "
+        f"a stroke is {physical.rho_max:g}, the region [0, {physical.region_length:g}]",
+        "Grid.advance(position, target, stroke) returns a position within reach",
+    )

@@ -54,7 +54,8 @@ class ProcessPool(ThreadPoolExecutor):
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            process.start()
+            with _safe_path():
+                process.start()
             theirs.close()  # so that ours ends when the process does
             self._processes.append(process)
             self._idle.put(ours)
@@ -62,10 +63,12 @@ class ProcessPool(ThreadPoolExecutor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         return super().submit(self._call, fn, args, kwargs)
 
-    def terminate(self) -> None:
-        """End the workers at once. Calls in progress raise BrokenExecutor."""
-        for process in self._processes:
-            process.terminate()
+    def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
+        """After an exception end the workers at once. Calls in progress raise BrokenExecutor."""
+        if error is not None:
+            for process in self._processes:
+                process.terminate()
+        self.shutdown(wait=True, cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait, cancel_futures=cancel_futures)
@@ -90,8 +93,9 @@ class ProcessPool(ThreadPoolExecutor):
 
 
 def _serve(connection: Connection) -> None:
-    """Answer calls until the pool closes the connection."""
-    _prepare_worker()
+    """Answer calls until the pool closes the connection, or the parent ends."""
+    _ignore_interrupt()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
             fn, args, kwargs = connection.recv()
@@ -103,20 +107,6 @@ def _serve(connection: Connection) -> None:
             error.add_note(f"in a worker process:\n{traceback.format_exc()}")
             answer = (None, error)
         connection.send(answer)
-
-
-@contextmanager
-def process_pool(workers: int) -> Iterator[Executor]:
-    """A pool of new processes. An exception ends them at once."""
-    with _safe_path():
-        pool = ProcessPool(workers)
-        try:
-            yield pool
-        except BaseException:
-            pool.terminate()
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
@@ -138,17 +128,10 @@ def _ignore_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _prepare_worker() -> None:
-    """Ignore Ctrl-C, and end with the parent."""
-    _ignore_interrupt()
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def end_with_parent() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=end_with_parent, daemon=True).start()
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager

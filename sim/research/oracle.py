@@ -1,4 +1,4 @@
-"""The oracle: the best trajectory with all rewards known in advance (eq. oracle).
+"""The oracle, the best trajectory with all rewards known in advance (eq. oracle), and the regret.
 
 Exact backward dynamic programming on the grid. With n the reach in grid steps and U_t the largest
 sum of rewards from slot t on,
@@ -22,9 +22,12 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config
 from macontrol.config.model.grid import ON_GRID
+from macontrol.sim.world.channel import reward_rows
 
 Floats = NDArray[np.float64]
 
+MAX_REGRET_SLOTS = 100_000
+"""The oracle needs the whole map in memory: half a gigabyte for this number of slots."""
 LEVEL_SLOTS = 64
 """The values are shifted towards zero once per this many slots, to keep their last digits."""
 
@@ -91,6 +94,25 @@ def oracle_path(reward: Floats, config: Config, movement_cost: float | None = No
     earned = reward[np.arange(slots), index]
     value_sum = math.fsum(earned.tolist()) - float(costs[0]) * math.fsum(travelled.tolist())
     return OraclePath(index, position[index], value_sum)
+
+
+def regret_of_run(
+    config: Config, seed: int, slots: Sequence[int], positions: Sequence[float]
+) -> float:
+    """Regret per slot over slots 1 … T (eq. regret), from the position in each slot that was run.
+
+    In missed slots the antenna stayed at its position. Both the run and the oracle pay for the
+    travel from x_0.
+    """
+    last = slots[-1]
+    reward = reward_rows(config, seed, last)
+    index = np.searchsorted(np.asarray(slots), np.arange(1, last + 1), side="right") - 1
+    position = np.asarray(positions)[np.maximum(index, 0)]
+    interpolate = config.grid.interpolate
+    earned = sum(interpolate(row, x) for row, x in zip(reward, position.tolist(), strict=True))
+    travel = float(np.abs(np.diff(position, prepend=config.physical.x_0)).sum())
+    net = earned - config.reward.movement_cost * travel
+    return (float(oracle_value(reward, config)[0]) - net) / last
 
 
 class _Recursion:

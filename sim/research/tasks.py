@@ -1,4 +1,4 @@
-"""Tasks: descriptions of what is computed in a simulated world.
+"""Tasks: what is computed in a simulated world, and how.
 
 A task has one result: the run of a policy, an oracle value, a variation budget, or a comparison of
 kernels. Its key is a hash of everything that the result depends on. By the key figures share
@@ -10,62 +10,72 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from macontrol import __version__
 from macontrol.config import Config
+from macontrol.config.policies import unused_settings
+from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
+from macontrol.controller.survey.samples import Survey
+from macontrol.sim.research.episode import play
+from macontrol.sim.research.oracle import oracle_path, oracle_value
+from macontrol.sim.world.rewardmap import RewardMap, cumulative_variation
 
+Array = NDArray[np.float64]
 Result: TypeAlias = dict[str, Any]
 """Numbers or lists of numbers, by name."""
 
 RESULTS_FORMAT = 2
 """Raise this number when the meaning of a result changes."""
-
 CHECKPOINTS = 60
 """The number of slots of a run at which its reward and travel are stored."""
+TYPICAL_POSITIONS = 9
+"""The number of distinct positions in the example window of the paper."""
 
-# The sections of a config that a result depends on; the others concern live runs.
-_RESULT_SECTIONS = {
-    "physical", "reward", "kernel", "algorithm", "survey", "channel", "drift", "run"
-}  # fmt: skip
-# The sections of a config that a world depends on; the others concern the policy.
-_WORLD_SECTIONS = ("physical", "survey", "channel", "drift", "run")
+# The sections of a config that a world depends on, and those that only a policy depends on; the
+# others concern live runs.
+_WORLD_SECTIONS = {"physical", "survey", "channel", "drift", "run"}
+_RESULT_SECTIONS = _WORLD_SECTIONS | {"reward", "kernel", "algorithm"}
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(ABC):
     """One result to compute in the world of `config`, with its seed and horizon."""
 
     config: Config
 
-    @property
-    def kind(self) -> str:
-        return type(self).__name__
+    @abstractmethod
+    def compute(self, world: RewardMap) -> Result:
+        """The result, from the map of the world."""
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """What the result depends on in addition to the config."""
-        return {}
+    def seconds_per_slot(self) -> float:
+        """The approximate time on one core, for planning and progress only."""
+        return 1e-5
 
     @property
     def seconds(self) -> float:
-        """The approximate time on one core, for planning and progress only."""
-        return 0.1
+        """The approximate time of all slots."""
+        return self.seconds_per_slot * self.config.run.horizon
 
     @cached_property
     def key(self) -> str:
         """A hash of everything the result depends on."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        del own["config"]
         return _hash(
             {
                 "format": RESULTS_FORMAT,
                 "version": __version__,
-                "kind": self.kind,
-                "parameters": self.parameters,
+                "kind": type(self).__name__,
+                "parameters": own,
                 "config": self.config.model_dump(mode="json", include=_RESULT_SECTIONS),
             }
         )
@@ -73,63 +83,99 @@ class Task:
     @cached_property
     def world_key(self) -> str:
         """A hash of everything the world depends on: tasks with the same key share the map."""
-        tables = self.config.model_dump(mode="json")
         reward = self.config.reward
         return _hash(
             {
-                **{name: tables[name] for name in _WORLD_SECTIONS},
+                **self.config.model_dump(mode="json", include=_WORLD_SECTIONS),
                 "reward": [reward.snr_db, reward.noise_level],
                 "grid": self.config.algorithm.grid_spacing,
             }
         )
 
 
-@dataclass(frozen=True)
 class Play(Task):
     """A run of a policy: reward, travel, switches, transit, and their course over time."""
 
     @property
-    def seconds(self) -> float:
-        slots = self.config.run.horizon
-        quick = {"fixed": 5e-6, "sweep-and-hold": 1e-5}
-        return slots * quick.get(self.config.algorithm.policy, 7e-5)
+    def seconds_per_slot(self) -> float:
+        has_posterior = "kernel" not in unused_settings(self.config.algorithm.policy)
+        return 7e-5 if has_posterior else 1e-5
+
+    def compute(self, world: RewardMap) -> Result:
+        episode = play(self.config, world, seed=self.config.run.seed, begin_held=True)
+        run = episode.trajectory
+        at = checkpoints(world.slots) - 1
+        steps = np.abs(np.diff(run.position, prepend=run.start))
+        return {
+            "reward": float(episode.reward.sum()),
+            "travel": run.travel,
+            "switches": float(run.switched.sum()),
+            "transit_share": float(run.transit.mean()),
+            "reward_course": np.cumsum(episode.reward)[at].tolist(),
+            "travel_course": np.cumsum(steps)[at].tolist(),
+            "violations": float(sum(verdict.holds is False for verdict in episode.theory.values())),
+        }
 
 
-@dataclass(frozen=True)
 class Oracle(Task):
     """OPT_T (eq. oracle) at the config's c_e."""
 
-    @property
-    def seconds(self) -> float:
-        return self.config.run.horizon * 1e-5
+    def compute(self, world: RewardMap) -> Result:
+        return self.compute_all([self], world)[0]
+
+    @staticmethod
+    def compute_all(oracles: list[Oracle], world: RewardMap) -> list[Result]:
+        """The results of several movement costs, in one pass."""
+        costs = [oracle.config.reward.movement_cost for oracle in oracles]
+        optima = oracle_value(world.reward, oracles[0].config, costs) if costs else np.empty(0)
+        return [{"value": optimum} for optimum in optima.tolist()]
 
 
-@dataclass(frozen=True)
 class OracleCourse(Task):
     """The reward of the oracle's trajectory, net of movement cost, at each checkpoint."""
 
-    @property
-    def seconds(self) -> float:
-        return self.config.run.horizon * 3e-5
+    seconds_per_slot = 3e-5
+
+    def compute(self, world: RewardMap) -> Result:
+        path = oracle_path(world.reward, self.config)
+        earned = world.reward[np.arange(world.slots), path.index]
+        steps = np.abs(np.diff(path.position, prepend=self.config.physical.x_0))
+        net = np.cumsum(earned - self.config.reward.movement_cost * steps)
+        course = net[checkpoints(world.slots) - 1].tolist()
+        return {"net_course": course, "travel": float(steps.sum())}
 
 
 @dataclass(frozen=True)
 class Variation(Task):
-    """V_T (eq. variation) for each T of `horizons`, and the drift of the maximizer."""
+    """V_T (eq. variation) for each T of `horizons`, and the drift of the maximizer.
+
+    The per-slot maximizer moves with its peak, and jumps when another peak becomes the highest. A
+    step longer than a stroke counts as a jump. The mean step, in wavelengths, is given with and
+    without the jumps (Drift models).
+    """
 
     horizons: tuple[int, ...]
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return {"horizons": list(self.horizons)}
+    def compute(self, world: RewardMap) -> Result:
+        budget = cumulative_variation(world.reward)
+        best = world.reward.argmax(axis=1) * self.config.algorithm.grid_spacing
+        steps = np.abs(np.diff(best))
+        jumps = steps > self.config.physical.rho_max * (1 + 1e-9)
+        return {
+            "budget": [float(budget[horizon - 1]) for horizon in self.horizons],
+            "maximizer_step": float(steps.mean()) if len(steps) else 0.0,
+            "maximizer_step_without_jumps": 0.0 if jumps.all() else float(steps[~jumps].mean()),
+            "maximizer_jump_share": float(jumps.mean()) if len(steps) else 0.0,
+        }
 
 
 @dataclass(frozen=True)
 class KernelErrors(Task):
     """The RMSE of μ_t over the rail on the windows that MoveUCB collects (fig. kernel).
 
-    `kernels` are names and SE lengths; there is one estimate per `every` slots. With `example`
-    the result also has one window: the truth, the samples, and the estimate of each kernel.
+    `kernels` are names and SE lengths, and all get the same windows. There is one estimate per
+    `every` slots. With `example` the result also has one window: the truth, the samples, and the
+    estimate of each kernel.
     """
 
     kernels: tuple[tuple[str, float], ...]
@@ -137,17 +183,90 @@ class KernelErrors(Task):
     example: bool = False
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "kernels": [list(kernel) for kernel in self.kernels],
-            "every": self.every,
-            "example": self.example,
-        }
+    def seconds_per_slot(self) -> float:
+        return 7e-5 + len(self.kernels) / self.every * 4e-4
 
-    @property
-    def seconds(self) -> float:
-        slots = self.config.run.horizon
-        return slots * 7e-5 + slots / self.every * len(self.kernels) * 4e-4
+    def compute(self, world: RewardMap) -> Result:
+        config, algorithm = self.config, self.config.algorithm
+        kernels = [
+            kernel_from_config(config.replace(kernel__name=name, kernel__se_length=length).kernel)
+            for name, length in self.kernels
+        ]
+        run = play(config, world, seed=config.run.seed)
+        sigma_f2 = Survey(world.survey_position, world.survey_reward).sigma_f2(config)
+        position = np.concatenate((world.survey_position, run.trajectory.position))
+        reward = np.concatenate((world.survey_reward, run.observed))
+        surveyed = len(world.survey_position)
+
+        def window_of(slot: int) -> tuple[Array, Array]:
+            part = slice(max(0, surveyed + slot - algorithm.window), surveyed + slot)
+            return position[part], reward[part]
+
+        def estimates(slot: int) -> list[Array]:
+            window, ridge = window_of(slot), algorithm.ridge
+            return [
+                window_mean(kernel, config.grid.points, *window, sigma_f2=sigma_f2, ridge=ridge)
+                for kernel in kernels
+            ]
+
+        slots = range(self.every, world.slots + 1, self.every)
+        errors = np.array(
+            [
+                [np.sqrt(np.mean((mean - world.reward[t - 1]) ** 2)) for mean in estimates(t)]
+                for t in slots
+            ]
+        )
+        result: Result = {"rmse": errors.mean(axis=0).tolist()}
+        if self.example:
+            slot = _typical_slot(run.trajectory.position, algorithm.window, errors[:, 0], slots)
+            held_position, held_reward = window_of(slot)
+            result["example_slot"] = float(slot)
+            result["example_truth"] = world.reward[slot - 1].tolist()
+            result["example_position"] = held_position.tolist()
+            result["example_reward"] = held_reward.tolist()
+            for number, mean in enumerate(estimates(slot)):
+                result[f"example_mean_{number}"] = mean.tolist()
+        return result
+
+
+def window_mean(
+    kernel: StationaryKernel,
+    points: Array,
+    position: Array,
+    reward: Array,
+    *,
+    sigma_f2: float,
+    ridge: float,
+) -> Array:
+    """μ_t at `points` from the samples of a window (eq. posterior_mean).
+
+    The antenna stays long at each position, so that a window of 300 samples has only a few
+    positions. Samples at one position are merged, which is exact: n samples with mean r̄ are
+    equivalent to one sample r̄ with the ridge ϱ/n.
+    """
+    distinct, index, count = np.unique(position, return_inverse=True, return_counts=True)
+    mean_reward = np.bincount(index, weights=reward) / count
+    gram = sigma_f2 * kernel(distinct[:, None] - distinct[None, :])
+    gram[np.diag_indices_from(gram)] += ridge / count
+    weights = cho_solve(cho_factor(gram, lower=True), mean_reward)
+    mean: Array = sigma_f2 * kernel(points[:, None] - distinct[None, :]) @ weights
+    return mean
+
+
+def _typical_slot(position: Array, window: int, error: Array, slots: range) -> int:
+    """The slot whose window has about as many positions as the paper's example; of equal slots the
+    one with the error closest to the median."""
+    full = [number for number, slot in enumerate(slots) if slot >= window]
+    if not full:
+        return slots[-1]
+    median = float(np.median(error[full]))
+
+    def distance(number: int) -> tuple[int, float]:
+        held = position[slots[number] - window : slots[number]]
+        distinct = len(np.unique(held))
+        return abs(distinct - TYPICAL_POSITIONS), abs(float(error[number]) - median)
+
+    return slots[min(full, key=distance)]
 
 
 def checkpoints(slots: int) -> NDArray[np.int_]:

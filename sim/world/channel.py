@@ -215,38 +215,32 @@ class _Expansion:
     def _block(self, geometry: Geometry, real: Floats, imag: Floats, path: Floats) -> Floats:
         """The reward over the grid for a block of slots, in one of the work arrays."""
         config = self._config
-        if self._turned:
-            response = self._turned_response(geometry.angle)
-            self._fill_turned(geometry, response, real, imag, path)
+        if not is_blocked(config):
+            self._sum_paths(geometry.gain, self._response(geometry.angle), real, imag)
+        elif self._turned:
+            self._fill_turned(geometry, real, imag, path)
         else:
-            self._fill_aligned(geometry, self._aligned_response(geometry.angle), real, imag, path)
+            self._fill_aligned(geometry, real, imag, path)
         real *= real
         imag *= imag
         real += imag
         real *= config.reward.snr
         return rewards_of(config.physical.transmission_share, real, out=real)
 
-    def _aligned_response(self, angle: Floats) -> Floats:
+    def _response(self, angle: Floats) -> Floats | Complexes:
         """The weight of each order of each path at unit gain; real for aligned sub-rays."""
-        cosine = np.multiply.outer(angle, self._order)
-        cosine += self._mean_phase
-        np.cos(cosine, out=cosine)
-        cosine *= self._mean_size
-        return cosine
-
-    def _turned_response(self, angle: Floats) -> Complexes:
-        """The same for sub-rays of random phases, where it is complex."""
         phase = np.multiply.outer(angle, self._order)
-        return np.asarray(np.cos(phase) * self._mean_cosine - np.sin(phase) * self._mean_sine)
+        if self._turned:
+            return np.asarray(np.cos(phase) * self._mean_cosine - np.sin(phase) * self._mean_sine)
+        phase += self._mean_phase
+        np.cos(phase, out=phase)
+        phase *= self._mean_size
+        return phase
 
-    def _fill_aligned(
-        self, geometry: Geometry, response: Floats, real: Floats, imag: Floats, path: Floats
-    ) -> None:
+    def _fill_aligned(self, geometry: Geometry, real: Floats, imag: Floats, path: Floats) -> None:
         """Write h over the grid into `real` and `imag`, up to one common phase per slot."""
         config, evens, basis = self._config, self._evens, self._basis
-        if not is_blocked(config):
-            self._sum_paths(geometry.gain, response, real, imag)
-            return
+        response = self._response(geometry.angle)
         # A common phase of all paths does not change |h|: make the line of sight real.
         gain = geometry.gain
         size = np.abs(gain[:, :1])
@@ -259,13 +253,9 @@ class _Expansion:
             path *= factor
             part += path
 
-    def _fill_turned(
-        self, geometry: Geometry, response: Complexes, real: Floats, imag: Floats, path: Floats
-    ) -> None:
+    def _fill_turned(self, geometry: Geometry, real: Floats, imag: Floats, path: Floats) -> None:
         """Write h over the grid into `real` and `imag`."""
-        if not is_blocked(self._config):
-            self._sum_paths(geometry.gain, response, real, imag)
-            return
+        response = self._response(geometry.angle)
         self._sum_paths(geometry.gain[:, :1], response[:, :1], real, imag)
         factor = blockage_amplitude(self._config, self._points, geometry.shadow[:, np.newaxis])
         scattered = self._parts(geometry.gain[:, 1:], response[:, 1:])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,10 +83,17 @@ def load_map(path: Path | str, config: Config) -> RewardMap:
 
     Nothing in the file is executed: pickled objects are refused.
     """
-    arrays = _read_arrays(Path(path))
-    for name, array in arrays.items():
-        _check_numbers(path, name, array)
-    found = RewardMap(**arrays)
+    return _fitting(path, RewardMap(**_read_arrays(Path(path))), config)
+
+
+def map_of(where: str, arrays: Mapping[str, NDArray[Any]], config: Config) -> RewardMap:
+    """A map of given arrays, checked like those of a file; an error names `where`."""
+    found = RewardMap(**{name: _numbers(where, name, arrays[name]) for name in _ARRAYS})
+    return _fitting(where, found, config)
+
+
+def _fitting(path: Path | str, found: RewardMap, config: Config) -> RewardMap:
+    """The map with its survey on the rail; DataError if it does not fit the config."""
     _check_sizes(path, found, config)
     length = config.physical.region_length
     position = found.survey_position
@@ -100,26 +109,35 @@ def load_map(path: Path | str, config: Config) -> RewardMap:
     return replace(found, survey_position=np.clip(position, 0.0, length))
 
 
+def map_seed(path: Path | str) -> int | None:
+    """The seed of a map, if the file has one."""
+    text = _stored_text(path, "seed")
+    return int(text) if text is not None and text.isdecimal() else None
+
+
 def map_config(path: Path | str) -> Config | None:
     """The config of a map, if the file has one."""
+    text = _stored_text(path, "config")
+    try:
+        return None if text is None else stored_config(text)
+    except DataError as error:
+        raise DataError(
+            f"{path}: its config cannot be used: {error}",
+            "give --preset, and --config or --set, to replay the map without it",
+        ) from None
+
+
+def _stored_text(path: Path | str, name: str) -> str | None:
+    """What is stored under a name beside the arrays of a map, if anything."""
     check_archive(Path(path))
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             return None
         with archive:
-            if "config" not in archive.files:
-                return None
-            text = str(archive["config"])
+            return str(archive[name]) if name in archive.files else None
     except Exception:  # numpy may raise anything for a damaged archive
         return None  # `load_map` reports what is wrong with the file
-    try:
-        return stored_config(text)
-    except DataError as error:
-        raise DataError(
-            f"{path}: its config cannot be used: {error}",
-            "give --preset, and --config or --set, to replay the map without it",
-        ) from None
 
 
 def cumulative_variation(reward: Floats) -> Floats:
@@ -148,7 +166,7 @@ def _read_arrays(path: Path) -> dict[str, Floats]:
             archive = np.load(file, allow_pickle=False)
             _check_content(path, archive)
             for name in _ARRAYS:
-                arrays[name] = _as_floats(path, name, archive[name])
+                arrays[name] = _numbers(path, name, archive[name])
     except DataError:
         raise
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -173,21 +191,19 @@ def _check_content(path: Path, archive: object) -> None:
         raise DataError(f"{path}: has no array {', '.join(missing)}", _FORMAT)
 
 
-def _as_floats(path: Path, name: str, array: NDArray[np.generic] | bytes) -> Floats:
+def _numbers(path: Path | str, name: str, array: NDArray[np.generic] | bytes) -> Floats:
+    """An array as floats, all finite."""
     if not isinstance(array, np.ndarray):
         raise _unfit(path, name, "is not an array", _FORMAT)
     if array.dtype.kind not in "fiu":
         raise _unfit(path, name, f"has the type {array.dtype}", "store it as float64")
-    return array.astype(np.float64, copy=False)
-
-
-def _check_numbers(path: Path | str, name: str, array: Floats) -> None:
+    numbers = array.astype(np.float64, copy=False)
     dimensions = 2 if name == "reward" else 1
-    if array.ndim != dimensions:
-        raise _unfit(path, name, f"has {array.ndim} dimensions", f"it must have {dimensions}")
-    if array.size == 0:
-        raise _unfit(path, name, f"is empty: shape {array.shape}", "it needs at least one value")
-    broken = np.argwhere(~np.isfinite(array))
+    if numbers.ndim != dimensions:
+        raise _unfit(path, name, f"has {numbers.ndim} dimensions", f"it must have {dimensions}")
+    if numbers.size == 0:
+        raise _unfit(path, name, f"is empty: shape {numbers.shape}", "it needs at least one value")
+    broken = np.argwhere(~np.isfinite(numbers))
     if len(broken):
         place = ", ".join(str(i) for i in broken[0])
         raise _unfit(
@@ -196,6 +212,7 @@ def _check_numbers(path: Path | str, name: str, array: Floats) -> None:
             f"has {len(broken)} values that are not finite, the first at [{place}]",
             "every value must be a finite number",
         )
+    return numbers
 
 
 def _check_sizes(path: Path | str, found: RewardMap, config: Config) -> None:

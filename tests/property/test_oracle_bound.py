@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macontrol.config import Config
+from macontrol.sim.research.campaign import plan_jobs, run_job
 from macontrol.sim.research.figures.setting import Setting, World
-from macontrol.sim.research.jobs import plan_jobs, run_job
 
 WORLDS = st.builds(
     World,
@@ -32,6 +32,6 @@ def test_regret_is_never_negative(
     runs = setting.runs(world, policy, reward__movement_cost=cost)
     (job,) = plan_jobs(runs.tasks(cost))
     results = run_job(job)
-    values = {type(task).__name__: results[task.key] for task in job.tasks}
+    values = {type(task).__name__: results[task.key] for task in job}
     earned = values["Play"]["reward"] - cost * values["Play"]["travel"]
     assert values["Oracle"]["value"] >= earned - 1e-9

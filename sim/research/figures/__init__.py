@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from macontrol.sim.research.figures import (
-    ablation,
-    confidence,
-    kernel,
-    main,
-    movement_cost,
-    variation,
-)
-from macontrol.sim.research.figures.outcome import Outcome
+from macontrol.sim.research.campaign import Results
+from macontrol.sim.research.figures import kernel, main, parameters, variation
 from macontrol.sim.research.figures.setting import Setting
-from macontrol.sim.research.store import Results
+from macontrol.sim.research.outcome import Outcome
 from macontrol.sim.research.tasks import Task
 
 
-class FigureModule(Protocol):
+class Figure(NamedTuple):
     """A figure. Its tasks are known in advance, so that the remaining time is known too."""
 
-    TITLE: str
-
-    def tasks(self, setting: Setting) -> Iterator[Task]: ...
-    def measure(self, setting: Setting, results: Results) -> Outcome: ...
+    tasks: Callable[[Setting], Iterator[Task]]
+    measure: Callable[[Setting, Results], Outcome]
 
 
-FIGURES: dict[str, FigureModule] = {
-    "main": main,
-    "movement-cost": movement_cost,
-    "variation": variation,
-    "kernel": kernel,
-    "confidence": confidence,
-    "ablation": ablation,
+FIGURES: dict[str, Figure] = {
+    "main": Figure(main.tasks, main.measure),
+    "movement-cost": Figure(parameters.movement_cost_tasks, parameters.measure_movement_cost),
+    "variation": Figure(variation.tasks, variation.measure),
+    "kernel": Figure(kernel.tasks, kernel.measure),
+    "confidence": Figure(parameters.confidence_tasks, parameters.measure_confidence),
+    "ablation": Figure(parameters.ablation_tasks, parameters.measure_ablation),
 }
 
-__all__ = ["FIGURES", "FigureModule", "Outcome", "Setting"]
+__all__ = ["FIGURES", "Setting"]

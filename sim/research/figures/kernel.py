@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from macontrol.sim.research.figures.outcome import Outcome, Row
+from macontrol.sim.research.campaign import Results
 from macontrol.sim.research.figures.setting import BLOCKED, Setting, canonical
-from macontrol.sim.research.statistics import estimate
-from macontrol.sim.research.store import Results
+from macontrol.sim.research.outcome import Array, Outcome, Row, closest_lead, estimate
 from macontrol.sim.research.tasks import KernelErrors, Task
 
-TITLE = "kernel comparison"
 REALIZATIONS = 12
 VALIDATION_REALIZATIONS = 8
 VALIDATION_OFFSET = 1_000_000
@@ -55,48 +52,32 @@ def measure(setting: Setting, results: Results) -> Outcome:
         candidates = [number for number, kernel in enumerate(KERNELS) if kernel[0] == name]
         chosen[name] = min(candidates, key=lambda number: validation[:, number].mean())
     for number, (name, length) in enumerate(KERNELS):
-        tuned = name in TUNED
-        outcome.add(
-            Row(panel, "blocked", LABELS[name], "length" if tuned else "", value, "rmse", measured)
-            for panel, columns in (("lengths", errors), ("validation", validation))
-            for value in [length if tuned else ""]
-            for measured in [estimate(columns[:, number])]
-        )
+        parameter: tuple[str, float | str] = ("length", length) if name in TUNED else ("", "")
+        for panel, columns in (("lengths", errors), ("validation", validation)):
+            rmse = estimate(columns[:, number])
+            outcome.add([Row(panel, "blocked", LABELS[name], *parameter, "rmse", rmse)])
     for name, number in chosen.items():
-        length = KERNELS[number][1]
-        label = LABELS[name]
         rmse = estimate(errors[:, number])
-        outcome.add([Row("b", "blocked", label, "", "", "rmse", rmse)])
-        outcome.quantities[f"{label} rmse"] = rmse
+        outcome.add([Row("b", "blocked", LABELS[name], "", "", "rmse", rmse)])
+        outcome.quantities[f"{LABELS[name]} rmse"] = rmse
         if name in TUNED:
-            outcome.notes[f"{label} length"] = length
-    rival = min(
-        (name for name in chosen if name != "physics"),
-        key=lambda name: errors[:, chosen[name]].mean(),
-    )
-    outcome.quantities["physics lead"] = estimate(
-        errors[:, chosen[rival]] - errors[:, chosen["physics"]]
-    )
-    outcome.notes["physics lead"] = "; ".join(
-        f"{LABELS[name]}{_length(number)} {errors[:, number].mean():.2f}"
-        for name, number in sorted(chosen.items(), key=lambda item: errors[:, item[1]].mean())
-    )
-    outcome.notes["paper's lengths"] = "; ".join(
-        f"{LABELS[name]}{_length(number)} {errors[:, number].mean():.2f}"
-        for name in ("const-se", "se")
-        for number in [KERNELS.index((name, PAPER_LENGTH))]
-    )
-    at_paper_length = [errors[:, KERNELS.index((name, PAPER_LENGTH))] for name in TUNED]
-    closest = min(at_paper_length, key=lambda column: column.mean())
-    outcome.quantities["paper's lengths"] = estimate(closest - errors[:, chosen["physics"]])
+            outcome.notes[f"{LABELS[name]} length"] = KERNELS[number][1]
+    physics = chosen["physics"]
+    ranking = sorted(chosen.values(), key=lambda number: errors[:, number].mean())
+    at_paper_length = [KERNELS.index((name, PAPER_LENGTH)) for name in reversed(TUNED)]
+    for quantity, order in (("physics lead", ranking), ("paper's lengths", at_paper_length)):
+        outcome.quantities[quantity], _ = closest_lead(
+            {_label(n): errors[:, n] - errors[:, physics] for n in order if n != physics}
+        )
+        outcome.notes[quantity] = "; ".join(f"{_label(n)} {errors[:, n].mean():.2f}" for n in order)
     _add_example(setting, results, outcome, chosen)
     return outcome
 
 
-def _length(number: int) -> str:
-    """The length as a label, if the kernel has one to choose."""
+def _label(number: int) -> str:
+    """The name of a kernel, and its length if it has one to choose."""
     name, length = KERNELS[number]
-    return f" ({length:g} λ)" if name in TUNED else ""
+    return f"{LABELS[name]} ({length:g} λ)" if name in TUNED else LABELS[name]
 
 
 def _add_example(
@@ -116,7 +97,7 @@ def _add_example(
     outcome.notes["example_positions"] = float(len(set(outcome.arrays["sample_position"])))
 
 
-def _errors(results: Results, comparisons: Sequence[KernelErrors]) -> NDArray[np.float64]:
+def _errors(results: Results, comparisons: Sequence[KernelErrors]) -> Array:
     """RMSE: realizations × kernels."""
     return np.array([results[task]["rmse"] for task in comparisons])
 

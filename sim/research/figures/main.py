@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from macontrol.sim.research.figures.outcome import Outcome, Row
-from macontrol.sim.research.figures.setting import (
-    BLOCKED,
-    DENSE,
-    POLICIES,
-    SWEEP_PERIODS,
-    Runs,
-    Setting,
-    Sweeps,
-    World,
-)
-from macontrol.sim.research.statistics import estimate, of_means
-from macontrol.sim.research.store import Results
-from macontrol.sim.research.tasks import Task, Variation
+from macontrol.sim.research.campaign import Results
+from macontrol.sim.research.figures.setting import BLOCKED, DENSE, POLICIES, Runs, Setting
+from macontrol.sim.research.outcome import Outcome, Row, closest_lead, estimate, of_means
+from macontrol.sim.research.tasks import Task
 
-TITLE = "comparison against the baselines"
 SCENARIOS = {"blocked": BLOCKED, "dense": DENSE}
 QUANTITIES = ("regret", "travel", "switches", "transit_share")
 MAXIMIZER_DRIFT = ("maximizer_step", "maximizer_step_without_jumps", "maximizer_jump_share")
@@ -27,49 +16,41 @@ MOVERS = ("GP-UCB", "Sweep-and-hold", "ε-greedy")
 
 
 def tasks(setting: Setting) -> Iterator[Task]:
-    sweeps = Sweeps(setting)
     for world in SCENARIOS.values():
         for policy in POLICIES:
             if policy != "Sweep-and-hold":
                 yield from setting.runs(world, policy).tasks()
-        for runs in sweeps.at_every_period(world):
+        for runs in setting.sweeps(world).values():
             yield from runs.tasks()
         yield from setting.runs(world, "Fixed").course_tasks()
-        yield from _variations(setting, world)
+        yield from setting.variations(world)
 
 
 def measure(setting: Setting, results: Results) -> Outcome:
     outcome = Outcome()
-    sweeps = Sweeps(setting)
-    outcome.notes["sweep_period"] = sweeps.chosen_period(results)
+    chosen = setting.sweep_period(results)
+    outcome.notes["sweep_period"] = chosen
     everywhere: dict[str, dict[str, Runs]] = {}
     for name, world in SCENARIOS.items():
+        sweeps = setting.sweeps(world)
         policies = {
-            policy: sweeps.chosen(results, world)
-            if policy == "Sweep-and-hold"
-            else setting.runs(world, policy)
+            policy: sweeps[chosen] if policy == "Sweep-and-hold" else setting.runs(world, policy)
             for policy in POLICIES
         }
         everywhere[name] = policies
         for policy, runs in policies.items():
-            outcome.add(
-                Row("a", name, policy, "", "", quantity, runs.estimate(results, quantity))
-                for quantity in QUANTITIES
-            )
+            outcome.add(runs.rows(results, QUANTITIES, ("a", name, policy, "", "")))
             slots, course = runs.regret_course(results)
             outcome.add(
                 Row("time", name, policy, "slot", slot, "cumulative_regret", estimate(column))
                 for slot, column in zip(slots, course.T, strict=True)
             )
-        for period, runs in zip(SWEEP_PERIODS, sweeps.at_every_period(world), strict=True):
-            outcome.add(
-                Row("periods", name, "Sweep-and-hold", "period", period, quantity, measured)
-                for quantity in ("regret", "travel")
-                for measured in [runs.estimate(results, quantity)]
-            )
-        variation = [results[task] for task in _variations(setting, world)]
-        budget = estimate([result["budget"][0] / setting.slots for result in variation])
-        outcome.add([Row("world", name, "", "", "", "variation_per_slot", budget)])
+        for period, runs in sweeps.items():
+            label = ("periods", name, "Sweep-and-hold", "period", period)
+            outcome.add(runs.rows(results, ("regret", "travel"), label))
+        variation = [results[task] for task in setting.variations(world)]
+        budget = [result["budget"][0] / setting.slots for result in variation]
+        outcome.add([Row("world", name, "", "", "", "variation_per_slot", estimate(budget))])
         outcome.add(
             Row("world", name, "", "", "", drift, estimate([result[drift] for result in variation]))
             for drift in MAXIMIZER_DRIFT
@@ -88,9 +69,8 @@ def _add_quantities(
         for row in outcome.rows
         if (row.panel, row.scenario) == ("world", "blocked")
     }
-    quantities["variation per slot"] = world["variation_per_slot"]
-    quantities["maximizer step"] = world["maximizer_step"]
-    quantities["maximizer step without jumps"] = world["maximizer_step_without_jumps"]
+    for quantity in ("variation_per_slot", "maximizer_step", "maximizer_step_without_jumps"):
+        quantities[quantity.replace("_", " ")] = world[quantity]
     jumps = world["maximizer_jump_share"].mean
     outcome.notes["maximizer step"] = f"it jumps farther than a stroke in {jumps:.1%} of the slots"
     for quantity in QUANTITIES:
@@ -102,19 +82,13 @@ def _add_quantities(
             gp_ucb.measure(results, quantity),
         )
     for quantity, rivals in (("regret", (*MOVERS, "Fixed")), ("travel", MOVERS)):
-        leads = {
-            f"{rival}, {scenario}": estimate(
-                policies[rival].measure(results, quantity)
+        lead, closest = closest_lead(
+            {
+                f"{rival}, {scenario}": policies[rival].measure(results, quantity)
                 - policies["MoveUCB"].measure(results, quantity)
-            )
-            for scenario, policies in everywhere.items()
-            for rival in rivals
-        }
-        closest = min(leads, key=lambda rival: leads[rival].mean)
-        quantities[f"{quantity} lead"] = leads[closest]
+                for scenario, policies in everywhere.items()
+                for rival in rivals
+            }
+        )
+        quantities[f"{quantity} lead"] = lead
         outcome.notes[f"{quantity} lead"] = f"closest: {closest}"
-
-
-def _variations(setting: Setting, world: World) -> list[Variation]:
-    horizon = (setting.slots,)
-    return [Variation(setting.world(world, seed), horizon) for seed in setting.seeds()]

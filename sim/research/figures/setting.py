@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from macontrol.config import Config, differing_keys, load_config
-from macontrol.sim.research.statistics import Estimate, estimate
-from macontrol.sim.research.store import Results
-from macontrol.sim.research.tasks import Oracle, OracleCourse, Play, Task, checkpoints
-
-Array = NDArray[np.float64]
+from macontrol.sim.research.campaign import Results
+from macontrol.sim.research.outcome import Array, Estimate, Row, estimate
+from macontrol.sim.research.tasks import Oracle, OracleCourse, Play, Task, Variation, checkpoints
 
 POLICIES: dict[str, str] = {
     "MoveUCB": "moveucb",
@@ -79,18 +76,32 @@ class Setting:
         )
 
     def runs(
-        self,
-        world: World,
-        policy: str,
-        *,
-        seeds: Sequence[int] | None = None,
-        **changes: Any,
+        self, world: World, policy: str, *, seeds: Sequence[int] | None = None, **changes: Any
     ) -> Runs:
         """A policy, by its name in the figures, over the realizations of a world."""
         changes = {"algorithm__policy": POLICIES[policy], **changes}
         seeds = self.seeds() if seeds is None else seeds
         plays = tuple(Play(canonical(self.world(world, seed, **changes))) for seed in seeds)
         return Runs(self, world, tuple(seeds), plays)
+
+    def sweeps(self, world: World, seeds: Sequence[int] | None = None) -> dict[int, Runs]:
+        """Sweep-and-hold at each candidate period."""
+        return {
+            period: self.runs(world, "Sweep-and-hold", seeds=seeds, algorithm__sweep_period=period)
+            for period in SWEEP_PERIODS
+        }
+
+    def sweep_period(self, results: Results) -> int:
+        """The period with the least regret in the blocked scenario, used throughout (Benchmarks).
+
+        It is not known in advance, so that the tasks of a figure include all periods.
+        """
+        runs = self.sweeps(BLOCKED)
+        return min(runs, key=lambda period: runs[period].estimate(results, "regret").mean)
+
+    def variations(self, world: World, most: int | None = None) -> list[Variation]:
+        """The variation budget of each realization of a world at the horizon."""
+        return [Variation(self.world(world, seed), (self.slots,)) for seed in self.seeds(most)]
 
 
 @dataclass(frozen=True)
@@ -107,15 +118,18 @@ class Runs:
         costs = movement_costs or (self.setting.base.reward.movement_cost,)
         return [*self.plays, *(oracle for cost in costs for oracle in self._oracles(cost))]
 
-    def course_tasks(self) -> list[Task]:
+    def course_tasks(self) -> list[OracleCourse]:
         """The trajectories of the oracle, for the regret over time."""
-        return list(self._courses())
+        return [OracleCourse(self.setting.world(self.world, seed)) for seed in self.seeds]
 
     def measure(self, results: Results, quantity: str, movement_cost: float | None = None) -> Array:
         """One quantity per realization; regret is per slot, with c_e (default: the base's)."""
-        if quantity == "regret":
-            return self._regret(results, movement_cost)
-        return np.array([results[play][quantity] for play in self.plays], dtype=np.float64)
+        if quantity != "regret":
+            return np.array([results[play][quantity] for play in self.plays], dtype=np.float64)
+        cost = self.setting.base.reward.movement_cost if movement_cost is None else movement_cost
+        optimum = np.array([results[oracle]["value"] for oracle in self._oracles(cost)])
+        earned = self.measure(results, "reward") - cost * self.measure(results, "travel")
+        return np.asarray((optimum - earned) / self.setting.slots, dtype=np.float64)
 
     def estimate(
         self, results: Results, quantity: str, movement_cost: float | None = None
@@ -123,27 +137,29 @@ class Runs:
         """The mean of a quantity over the realizations."""
         return estimate(self.measure(results, quantity, movement_cost))
 
+    def rows(
+        self,
+        results: Results,
+        quantities: Iterable[str],
+        label: tuple[str, str, str, str, float | str],
+        movement_cost: float | None = None,
+    ) -> Iterator[Row]:
+        """One row per quantity, with the first five fields of a row as the label."""
+        for quantity in quantities:
+            yield Row(*label, quantity, self.estimate(results, quantity, movement_cost))
+
     def regret_course(self, results: Results) -> tuple[list[int], Array]:
         """The cumulative regret (eq. regret) after each checkpoint: realizations × checkpoints."""
-        optimum = np.array([results[course]["net_course"] for course in self._courses()])
+        optimum = np.array([results[course]["net_course"] for course in self.course_tasks()])
         reward = self.measure(results, "reward_course")
         energy = self.setting.base.reward.movement_cost * self.measure(results, "travel_course")
         return checkpoints(self.setting.slots).tolist(), optimum - (reward - energy)
-
-    def _regret(self, results: Results, movement_cost: float | None) -> Array:
-        cost = self.setting.base.reward.movement_cost if movement_cost is None else movement_cost
-        optimum = np.array([results[oracle]["value"] for oracle in self._oracles(cost)])
-        earned = self.measure(results, "reward") - cost * self.measure(results, "travel")
-        return np.asarray((optimum - earned) / self.setting.slots, dtype=np.float64)
 
     def _oracles(self, movement_cost: float) -> list[Oracle]:
         return [
             Oracle(self.setting.world(self.world, seed, reward__movement_cost=movement_cost))
             for seed in self.seeds
         ]
-
-    def _courses(self) -> list[OracleCourse]:
-        return [OracleCourse(self.setting.world(self.world, seed)) for seed in self.seeds]
 
 
 def canonical(config: Config) -> Config:
@@ -165,38 +181,3 @@ def canonical(config: Config) -> Config:
         unused = {"eta": 0.0, "margin": 0.0, "search": "local", "use_movement_cost": False}
         config = config.replace(**{f"algorithm__{key}": value for key, value in unused.items()})
     return config
-
-
-@dataclass(frozen=True)
-class Sweeps:
-    """Sweep-and-hold at each candidate period.
-
-    The period with the least regret in the blocked scenario is used throughout (Benchmarks).
-    """
-
-    setting: Setting
-
-    def tasks(self) -> list[Task]:
-        """The tasks that are needed to choose the period."""
-        return [task for runs in self._candidates().values() for task in runs.tasks()]
-
-    def at_every_period(self, world: World, seeds: Sequence[int] | None = None) -> list[Runs]:
-        """Runs at all periods, because the chosen one is not known in advance."""
-        return [self._runs(world, period, seeds) for period in SWEEP_PERIODS]
-
-    def chosen_period(self, results: Results) -> int:
-        """The period with the lowest mean regret."""
-        runs = self._candidates()
-        return min(runs, key=lambda period: runs[period].estimate(results, "regret").mean)
-
-    def chosen(self, results: Results, world: World, seeds: Sequence[int] | None = None) -> Runs:
-        """The runs at the chosen period."""
-        return self._runs(world, self.chosen_period(results), seeds)
-
-    def _candidates(self) -> dict[int, Runs]:
-        return {period: self._runs(BLOCKED, period, None) for period in SWEEP_PERIODS}
-
-    def _runs(self, world: World, period: int, seeds: Sequence[int] | None) -> Runs:
-        return self.setting.runs(
-            world, "Sweep-and-hold", seeds=seeds, algorithm__sweep_period=period
-        )

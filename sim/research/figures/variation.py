@@ -7,13 +7,11 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from macontrol.sim.research.figures.outcome import Outcome, Row
-from macontrol.sim.research.figures.setting import BLOCKED, Setting, Sweeps, World
-from macontrol.sim.research.statistics import estimate, exponent, of_means
-from macontrol.sim.research.store import Results
+from macontrol.sim.research.campaign import Results
+from macontrol.sim.research.figures.setting import BLOCKED, Setting, World
+from macontrol.sim.research.outcome import Array, Outcome, Row, closest_lead, estimate, of_means
 from macontrol.sim.research.tasks import Task, Variation
 
-TITLE = "variation budget"
 CHANGE_POINTS = (5, 15, 50, 100, 300)
 SWEEP_REALIZATIONS = 8
 """The largest number of realizations for panel (b)."""
@@ -26,25 +24,24 @@ def horizons(setting: Setting) -> list[int]:
     return [round(setting.slots / sqrt(2) ** n) for n in range(2 * HALVINGS, -1, -1)]
 
 
-def change_points(setting: Setting) -> list[int]:
-    """The S of panel (b) that fit into the horizon."""
-    return [count for count in CHANGE_POINTS if count < setting.slots]
+def exponent(at: list[int], budgets: Array) -> float:
+    """The slope of log V_T on log T: the growth exponent of fig. vt(a)."""
+    return float(np.polyfit(np.log(at), np.log(budgets), 1)[0])
 
 
 def tasks(setting: Setting) -> Iterator[Task]:
     yield from _continuous(setting)
     for horizon in horizons(setting):
         yield from _piecewise(setting, horizon)
-    sweeps = Sweeps(setting)
-    yield from sweeps.tasks()
+    for runs in setting.sweeps(BLOCKED).values():
+        yield from runs.tasks()
     seeds = setting.seeds(SWEEP_REALIZATIONS)
-    for count in change_points(setting):
-        world = World(drift="piecewise", change_points=count)
+    for world in _changing(setting).values():
         for policy in ("MoveUCB", "GP-UCB"):
             yield from setting.runs(world, policy, seeds=seeds).tasks()
-        for runs in sweeps.at_every_period(world, seeds):
+        for runs in setting.sweeps(world, seeds).values():
             yield from runs.tasks()
-        yield from _budgets(setting, world)
+        yield from setting.variations(world, SWEEP_REALIZATIONS)
 
 
 def measure(setting: Setting, results: Results) -> Outcome:
@@ -58,8 +55,8 @@ def _measure_growth(setting: Setting, results: Results, outcome: Outcome) -> Non
     at = horizons(setting)
     continuous = np.array([results[task]["budget"] for task in _continuous(setting)])
     piecewise = np.array(
-        [[results[task]["budget"] for task in _piecewise(setting, horizon)] for horizon in at]
-    )[:, :, 0].T
+        [[results[task]["budget"][0] for task in _piecewise(setting, horizon)] for horizon in at]
+    ).T
     for name, budgets in (("continuous", continuous), ("piecewise", piecewise)):
         outcome.add(
             Row("a", "blocked", name, "T", horizon, "variation_budget", estimate(column))
@@ -71,35 +68,39 @@ def _measure_growth(setting: Setting, results: Results, outcome: Outcome) -> Non
 
 
 def _measure_sweep(setting: Setting, results: Results, outcome: Outcome) -> None:
-    sweeps, seeds = Sweeps(setting), setting.seeds(SWEEP_REALIZATIONS)
-    outcome.notes["sweep_period"] = sweeps.chosen_period(results)
-    leads = {}
-    for count in change_points(setting):
-        world = World(drift="piecewise", change_points=count)
+    period, seeds = setting.sweep_period(results), setting.seeds(SWEEP_REALIZATIONS)
+    outcome.notes["sweep_period"] = period
+    upper = {}
+    for count, world in _changing(setting).items():
         policies = {
             "MoveUCB": setting.runs(world, "MoveUCB", seeds=seeds),
             "GP-UCB": setting.runs(world, "GP-UCB", seeds=seeds),
-            "Sweep-and-hold": sweeps.chosen(results, world, seeds),
+            "Sweep-and-hold": setting.sweeps(world, seeds)[period],
         }
         for policy, runs in policies.items():
-            outcome.add(
-                Row("b", "blocked", policy, "S", count, quantity, measured)
-                for quantity in ("regret", "travel", "switches")
-                for measured in [runs.estimate(results, quantity)]
-            )
-        budget = [results[task]["budget"][0] / setting.slots for task in _budgets(setting, world)]
+            label = ("b", "blocked", policy, "S", count)
+            outcome.add(runs.rows(results, ("regret", "travel", "switches"), label))
+        variations = setting.variations(world, SWEEP_REALIZATIONS)
+        budget = [results[task]["budget"][0] / setting.slots for task in variations]
         outcome.add([Row("b", "blocked", "", "S", count, "variation_per_slot", estimate(budget))])
         regret = {policy: runs.measure(results, "regret") for policy, runs in policies.items()}
-        rival = min(("GP-UCB", "Sweep-and-hold"), key=lambda policy: regret[policy].mean())
-        leads[count] = (estimate(regret[rival] - regret["MoveUCB"]), f"closest: {rival}")
-    for count, (lead, closest) in leads.items():
+        ours = regret.pop("MoveUCB")
+        lead, closest = closest_lead({rival: theirs - ours for rival, theirs in regret.items()})
         outcome.quantities[f"lead at S = {count}"] = lead
-        outcome.notes[f"lead at S = {count}"] = closest
-    upper = {count: lead for count, lead in leads.items() if count >= 15}
+        outcome.notes[f"lead at S = {count}"] = f"closest: {closest}"
+        if count >= 15:
+            upper[count] = lead
     if upper:
-        least = min(upper, key=lambda count: upper[count][0].mean)
-        outcome.quantities["lead from S = 15"] = upper[least][0]
-        outcome.notes["lead from S = 15"] = f"least at S = {least}, {upper[least][1]}"
+        least = min(upper, key=lambda count: upper[count].mean)
+        note = outcome.notes[f"lead at S = {least}"]
+        outcome.quantities["lead from S = 15"] = upper[least]
+        outcome.notes["lead from S = 15"] = f"least at S = {least}, {note}"
+
+
+def _changing(setting: Setting) -> dict[int, World]:
+    """The worlds of panel (b), by their S; only those that fit into the horizon."""
+    counts = [count for count in CHANGE_POINTS if count < setting.slots]
+    return {count: World(drift="piecewise", change_points=count) for count in counts}
 
 
 def _continuous(setting: Setting) -> list[Variation]:
@@ -112,8 +113,3 @@ def _piecewise(setting: Setting, horizon: int) -> list[Variation]:
     return [
         Variation(setting.world(world, seed, slots=horizon), (horizon,)) for seed in setting.seeds()
     ]
-
-
-def _budgets(setting: Setting, world: World) -> list[Variation]:
-    seeds = setting.seeds(SWEEP_REALIZATIONS)
-    return [Variation(setting.world(world, seed), (setting.slots,)) for seed in seeds]

@@ -15,7 +15,7 @@ from PIL import Image
 
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import atomic_file
-from macontrol.sim.research.figures.outcome import CHANGED_SETTINGS, Outcome
+from macontrol.sim.research.outcome import CHANGED_SETTINGS, Outcome
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -39,6 +39,9 @@ LOOKS: dict[str, dict[str, Any]] = {
     "Const.+SE": {"color": "#009E73", "marker": "", "linestyle": "--"},
     "Nonosc.": {"color": "#CC79A7", "marker": "", "linestyle": "-."},
     "SE": {"color": "#D55E00", "marker": "", "linestyle": ":"},
+    "regret": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
+    "travel": {"color": "#D55E00", "marker": "s", "linestyle": "--"},
+    "switches": {"color": "#009E73", "marker": "^", "linestyle": "-."},
 }
 
 # Of type Any, because matplotlib types every key.
@@ -116,28 +119,21 @@ def _write_png(figure: Figure, file: IO[bytes]) -> None:
     few.save(file, format="PNG", optimize=True)
 
 
-def panels(rows: int = 1, columns: int = 2, *, height: float = 2.3) -> tuple[Figure, list[Axes]]:
-    """A figure of panels."""
-    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height * rows), squeeze=False)
+def panels(rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of two columns of panels."""
+    figure, axes = plt.subplots(rows, 2, figsize=(WIDTH, 2.3 * rows), squeeze=False)
     return figure, list(axes.flat)
 
 
 def millimetre_axis(axes: Axes, config: Config, side: Literal["top", "right"]) -> None:
     """Add a second scale in millimetres."""
-    mm = config.physical.wavelength_mm
-
-    def to_mm(position: Any) -> Any:  # matplotlib gives numbers and arrays
-        return position * mm
-
-    def from_mm(position_mm: Any) -> Any:
-        return position_mm / mm
-
+    functions: Any = (config.physical.to_mm, config.physical.to_wavelengths)
     if side == "top":
         axes.tick_params(top=False)
-        axes.secondary_xaxis("top", functions=(to_mm, from_mm)).set_xlabel("Position (mm)")
+        axes.secondary_xaxis("top", functions=functions).set_xlabel("Position (mm)")
     else:
         axes.tick_params(right=False)
-        axes.secondary_yaxis("right", functions=(to_mm, from_mm)).set_ylabel("Position (mm)")
+        axes.secondary_yaxis("right", functions=functions).set_ylabel("Position (mm)")
 
 
 def note_errors(figure: Figure, outcome: Outcome, *drawn: str, what: str = "Error bars") -> None:
@@ -146,18 +142,21 @@ def note_errors(figure: Figure, outcome: Outcome, *drawn: str, what: str = "Erro
         name: max(row.estimate.realizations for row in outcome.rows if row.panel == name)
         for name in drawn
     }
+    over = ", ".join(f"{count} ({name})" for name, count in counts.items())
     if len(set(counts.values())) == 1:
-        over = f"{next(iter(counts.values()))} realizations"
-    else:
-        over = ", ".join(f"{count} ({name})" for name, count in counts.items()) + " realizations"
-    text = f"{what}: ± one standard error of the mean over {over}"
+        over = f"{counts[drawn[0]]}"
+    text = f"{what}: ± one standard error of the mean over {over} realizations"
     changed = outcome.notes.get(CHANGED_SETTINGS)
     figure.supxlabel(text if changed is None else f"{text}\n{changed}", fontsize=6.5)
 
 
-def letter(axes: Axes, name: str, label: str = "") -> None:
-    """Set the axis label with the letter of the panel below."""
-    axes.set_xlabel(f"{label}\n({name})" if label else f"({name})", linespacing=1.35)
+def letter(axes: Axes, name: str, x: str = "", y: str = "", *, from_zero: bool = False) -> None:
+    """Set the labels of the axes, with the letter of the panel below the x-axis."""
+    axes.set_xlabel(f"{x}\n({name})" if x else f"({name})", linespacing=1.35)
+    if y:
+        axes.set_ylabel(y)
+    if from_zero:
+        axes.set_ylim(bottom=0)
 
 
 def legend_above(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
@@ -196,7 +195,7 @@ def line(
     scale: float = 1.0,
 ) -> None:
     """Draw one series of a panel with error bars; `look` overrides its style."""
-    x, mean, error = outcome.select(panel=panel, series=series, quantity=quantity)
+    x, mean, error = outcome.select(panel, series, quantity)
     marked = {"markerfacecolor": "white", **LOOKS.get(series, {}), "label": series, **(look or {})}
     axes.errorbar(
         [float(value) for value in x],

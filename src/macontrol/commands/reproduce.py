@@ -22,19 +22,19 @@ from macontrol.commands.shared_arguments import positive_int, seed_number
 from macontrol.config import load_config
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.suggestion import pip_install
-from macontrol.sim.research.bars import (
+from macontrol.sim.research.campaign import Results, complete
+from macontrol.sim.research.executor import ProcessPool, available_cores, dask_cluster
+from macontrol.sim.research.figures import FIGURES, Setting
+from macontrol.sim.research.outcome import CHANGED_SETTINGS
+from macontrol.sim.research.report import (
     FULL_REALIZATIONS,
     FULL_SLOTS,
     Line,
     is_comparable,
     table,
+    write_numbers,
+    write_summary,
 )
-from macontrol.sim.research.executor import available_cores, dask_cluster, process_pool
-from macontrol.sim.research.figures import FIGURES, Setting
-from macontrol.sim.research.figures.outcome import CHANGED_SETTINGS
-from macontrol.sim.research.report import write_numbers, write_summary
-from macontrol.sim.research.runner import complete
-from macontrol.sim.research.store import Results
 from macontrol.sim.research.tasks import Play, Task
 from macontrol.standard_streams import is_terminal
 
@@ -140,7 +140,7 @@ def main(arguments: argparse.Namespace) -> int:
     for name, outcome in outcomes.items():
         written += write_numbers(arguments.out, name, outcome)
         if not arguments.no_plots:
-            from macontrol.sim.research.plots import draw
+            from macontrol.sim.research.plots.figures import draw
 
             written += draw(arguments.out, name, outcome)
     lines = table(outcomes, comparable=is_comparable(setting))
@@ -171,7 +171,7 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 def _engine(arguments: argparse.Namespace) -> AbstractContextManager[Executor]:
     if arguments.engine == "dask":
         return dask_cluster(arguments.jobs, arguments.scheduler)
-    return process_pool(arguments.jobs)
+    return ProcessPool(arguments.jobs)
 
 
 def _theory_facts(tasks: list[Task], results: Results) -> dict[str, int]:

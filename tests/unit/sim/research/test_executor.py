@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from macontrol.sim.research.executor import process_pool
+from macontrol.sim.research.executor import ProcessPool
 
 WITHIN_S = 60.0
 
@@ -29,14 +29,14 @@ def die_while_sending() -> bytes:
 
 
 def test_calls_run_in_as_many_other_processes_as_there_are_workers() -> None:
-    with process_pool(2) as pool:
+    with ProcessPool(2) as pool:
         seen = {call.result(WITHIN_S) for call in [pool.submit(os.getpid) for _ in range(200)]}
     assert os.getpid() not in seen
     assert 1 <= len(seen) <= 2
 
 
 def test_an_error_in_a_call_reaches_the_caller_and_the_worker_continues() -> None:
-    with process_pool(1) as pool:
+    with ProcessPool(1) as pool:
         before = pool.submit(os.getpid).result(WITHIN_S)
         with pytest.raises(KeyError, match="no such world") as raised:
             pool.submit(fail, "no such world").result(WITHIN_S)
@@ -45,17 +45,17 @@ def test_an_error_in_a_call_reaches_the_caller_and_the_worker_continues() -> Non
 
 
 def test_the_call_of_a_worker_that_dies_fails() -> None:
-    with process_pool(1) as pool, pytest.raises(BrokenExecutor):
+    with ProcessPool(1) as pool, pytest.raises(BrokenExecutor):
         pool.submit(os._exit, 1).result(WITHIN_S)
 
 
 def test_the_call_of_a_worker_that_dies_while_it_sends_fails() -> None:
-    with process_pool(1) as pool, pytest.raises(BrokenExecutor):
+    with ProcessPool(1) as pool, pytest.raises(BrokenExecutor):
         pool.submit(die_while_sending).result(WITHIN_S)
 
 
 def leave_with_calls_in_progress() -> None:
-    with process_pool(2) as pool:
+    with ProcessPool(2) as pool:
         for call in [pool.submit(os.getpid) for _ in range(4)]:
             call.result(WITHIN_S)
         for _ in range(4):

@@ -21,10 +21,9 @@ import pytest
 from macontrol.cli import main
 from macontrol.config import load_config
 from macontrol.config.model.suggestion import pip_install
-from macontrol.sim.research.bars import BARS
 from macontrol.sim.research.figures import FIGURES
-from macontrol.sim.research.figures.outcome import Outcome, Row
-from macontrol.sim.research.statistics import Estimate
+from macontrol.sim.research.outcome import Estimate, Outcome, Row
+from macontrol.sim.research.report import BARS
 from macontrol.sim.world.rewardmap import simulate_map, variation_budget
 from support.figure_checks import assert_legends_cover_no_data
 
@@ -71,7 +70,7 @@ def outcome_of(folder: Path, name: str) -> Outcome:
 def test_legends_cover_no_data_and_error_bars_are_explained(
     everything: Path, figure: str, drawing: str
 ) -> None:
-    from macontrol.sim.research.plots import DRAWINGS
+    from macontrol.sim.research.plots.figures import DRAWINGS
     from macontrol.sim.research.plots.style import paper_style
 
     with paper_style():
@@ -82,7 +81,7 @@ def test_legends_cover_no_data_and_error_bars_are_explained(
 
 
 def test_a_figure_shows_the_settings_that_were_changed(everything: Path) -> None:
-    from macontrol.sim.research.plots import DRAWINGS
+    from macontrol.sim.research.plots.figures import DRAWINGS
     from macontrol.sim.research.plots.style import paper_style
 
     outcome = outcome_of(everything, "main")

@@ -13,10 +13,9 @@ import pytest
 from rich.console import Console
 
 from macontrol.config import Config
-from macontrol.sim.research.executor import dask_cluster, process_pool
+from macontrol.sim.research.campaign import Results, complete
+from macontrol.sim.research.executor import ProcessPool, dask_cluster
 from macontrol.sim.research.figures import FIGURES, Setting
-from macontrol.sim.research.runner import complete
-from macontrol.sim.research.store import Results
 from macontrol.sim.research.tasks import Task
 
 Engine = Callable[[], AbstractContextManager[Executor]]
@@ -66,7 +65,7 @@ def test_all_engines_give_the_same_bits(tasks: list[Task], tmp_path: Path) -> No
     pytest.importorskip("distributed")
     engines: dict[str, Engine] = {
         "serial": engine(Serial()),
-        "processes": lambda: process_pool(2),
+        "processes": lambda: ProcessPool(2),
         "dask": lambda: dask_cluster(2, None),
     }
     for name, where in engines.items():

@@ -14,11 +14,10 @@ import pytest
 from rich.console import Console
 
 from macontrol.config import load_config
-from macontrol.sim.research.executor import process_pool
-from macontrol.sim.research.figures.ablation import LADDER
+from macontrol.sim.research.campaign import Results, complete
+from macontrol.sim.research.executor import ProcessPool
+from macontrol.sim.research.figures.parameters import LADDER
 from macontrol.sim.research.figures.setting import BLOCKED, Setting
-from macontrol.sim.research.runner import complete
-from macontrol.sim.research.store import Results
 
 Measure = Callable[[str, str], float]
 
@@ -58,7 +57,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
     complete(
         [task for each in runs.values() for task in each.tasks()],
         results,
-        lambda: process_pool(2),
+        lambda: ProcessPool(2),
         workers=2,
         console=Console(file=io.StringIO()),
     )

@@ -7,7 +7,8 @@ from math import isnan, sqrt
 import numpy as np
 import pytest
 
-from macontrol.sim.research.statistics import estimate, exponent, of_means
+from macontrol.sim.research.figures.variation import exponent
+from macontrol.sim.research.outcome import estimate, of_means
 
 
 def test_the_standard_error_of_a_mean() -> None:

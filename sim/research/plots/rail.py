@@ -1,4 +1,4 @@
-"""Plot of one run: the reward over rail and time, and the path of the antenna."""
+"""Plots along the rail: a survey, and one run with the path of the antenna over time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
 from macontrol.config import Config
+from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import Episode
 from macontrol.sim.research.figures.setting import POLICIES
 from macontrol.sim.research.plots.style import (
+    LOOKS,
     RATE,
     legend_above,
     millimetre_axis,
@@ -115,3 +117,39 @@ def _columns(reward: Array) -> Array:
 def _means(values: Array, width: int) -> Array:
     """Running means over `width` slots."""
     return np.convolve(values, np.full(width, 1 / width), mode="valid")
+
+
+def draw_survey(path: Path, config: Config, survey: Survey) -> None:
+    """Draw a survey into a PNG, SVG or PDF file."""
+    with paper_style():
+        save_figure(survey_figure(config, survey), path)
+
+
+def survey_figure(config: Config, survey: Survey) -> Figure:
+    """The samples along the rail, the best position, and that of a fixed antenna."""
+    to_mm, x_0 = config.physical.to_mm, config.physical.x_0
+    best, top = survey.best_position, float(survey.reward.max())
+    order = np.argsort(survey.position)
+    at_x_0 = float(np.interp(x_0, survey.position[order], survey.reward[order]))
+    figure, axes = plt.subplots(figsize=(4.6, 2.5))
+    sample: dict[str, Any] = {**LOOKS["MoveUCB"], "markerfacecolor": "white"}
+    at_best: dict[str, Any] = {"color": "#D55E00", "linestyle": "--"}
+    at_fixed: dict[str, Any] = {"color": "#CC79A7", "linestyle": (0, (6, 2))}
+    axes.plot(survey.position, survey.reward, **sample)
+    axes.axvline(best, zorder=1.5, **at_best)
+    axes.axvline(x_0, zorder=1.5, **at_fixed)
+    axes.set_xlim(0.0, config.physical.region_length)
+    axes.set_ylim(bottom=min(0.0, float(survey.reward.min())))
+    axes.set_xlabel(r"Position $x$ ($\lambda$)")
+    axes.set_ylabel(f"Reward $g(x)$ ({RATE})")
+    millimetre_axis(axes, config, "top")
+    legend_above(
+        figure,
+        [Line2D([], [], **look) for look in (sample, at_best, at_fixed)],
+        [
+            "one sample each",
+            f"best: {top:.2f} at {best:.3f} λ, {to_mm(best):.1f} mm",
+            f"fixed at $x_0$: {at_x_0:.2f} at {x_0:.3f} λ, {to_mm(x_0):.1f} mm",
+        ],
+    )
+    return figure

@@ -10,10 +10,9 @@ from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.moveucb.algorithm import MoveUCB
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.survey.samples import Survey
+from macontrol.sim.research.campaign import plan_jobs, run_job
 from macontrol.sim.research.episode import play_policy
-from macontrol.sim.research.jobs import plan_jobs, run_job
-from macontrol.sim.research.tasks import KernelErrors
-from macontrol.sim.research.windows import window_mean
+from macontrol.sim.research.tasks import KernelErrors, window_mean
 from macontrol.sim.world.rewardmap import simulate_map
 from support.paper_reference import covariance, posterior
 
