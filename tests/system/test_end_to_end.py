@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from macontrol.benchmarks.end_to_end import Comparison
-from macontrol.commands.bench_end_to_end import bars_of
+from macontrol.commands.bench.comparison import Comparison
+from macontrol.commands.bench.end_to_end import bars_of
 
 pytestmark = pytest.mark.any_user
 

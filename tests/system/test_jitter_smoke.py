@@ -9,9 +9,8 @@ import sys
 
 import pytest
 
-from macontrol.benchmarks.jitter import Jitter, Latencies, fifo_is_permitted
-from macontrol.benchmarks.jitter import _of_histogram as of_histogram
-from macontrol.commands.bench_jitter import as_json, bars_of
+from macontrol.commands.bench.jitter import Jitter, Latencies, as_json, bars_of, fifo_is_permitted
+from macontrol.commands.bench.jitter import _of_histogram as of_histogram
 
 
 @pytest.mark.skipif(shutil.which("cyclictest") is None, reason="needs cyclictest: rt-tests")

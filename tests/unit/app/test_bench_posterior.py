@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from macontrol.benchmarks.blas import use_one_thread
-from macontrol.benchmarks.decisions import (
+from macontrol.cli import main
+from macontrol.commands.bench import posterior
+from macontrol.commands.bench.blas import use_one_thread
+from macontrol.commands.bench.decisions import (
     Player,
     PosteriorType,
     Times,
@@ -21,11 +23,9 @@ from macontrol.benchmarks.decisions import (
     growth,
     side_by_side,
 )
-from macontrol.benchmarks.memory import soak
-from macontrol.benchmarks.peers import ScipyPosterior
-from macontrol.cli import main
-from macontrol.commands import bench_posterior
-from macontrol.commands.bench_posterior import GRIDS, WINDOWS, Effort, Outcome, measure
+from macontrol.commands.bench.memory import soak
+from macontrol.commands.bench.peers import ScipyPosterior
+from macontrol.commands.bench.posterior import GRIDS, WINDOWS, Effort, Outcome, measure
 from macontrol.config import Config
 from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.policies.direct import DirectPosterior
@@ -52,7 +52,7 @@ def outcome() -> Outcome:
 
 
 def set_measured(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> None:
-    monkeypatch.setattr(bench_posterior, "measure", lambda *_, **__: outcome)
+    monkeypatch.setattr(posterior, "measure", lambda *_, **__: outcome)
 
 
 class TestTimes:
@@ -83,7 +83,7 @@ class TestPeers:
 
     def test_include_scikit_learn(self, paper: Config, world: World) -> None:
         pytest.importorskip("sklearn")
-        from macontrol.benchmarks.sklearn_peer import SklearnPosterior
+        from macontrol.commands.bench.sklearn_peer import SklearnPosterior
 
         _, results = side_by_side(
             paper, world, {"sklearn": (SklearnPosterior, 2)}, rounds=1, block=5
@@ -122,7 +122,7 @@ def test_a_soak_detects_growing_memory(
 ) -> None:
     quiet = soak(paper, world, 4000)
     assert quiet.slots == 4000
-    assert quiet.blocks_growth <= bench_posterior.BLOCKS_GROWTH
+    assert quiet.blocks_growth <= posterior.BLOCKS_GROWTH
     assert quiet.mean_error <= 1e-9
     assert quiet.variance_error <= 1e-9
 
@@ -134,13 +134,13 @@ def test_a_soak_detects_growing_memory(
         return observe(self, slot, position)
 
     monkeypatch.setattr(World, "observe", observe_and_keep)
-    assert soak(paper, world, 4000).blocks_growth > bench_posterior.BLOCKS_GROWTH
+    assert soak(paper, world, 4000).blocks_growth > posterior.BLOCKS_GROWTH
 
 
 def test_every_blas_uses_one_thread() -> None:
     """Even if the user has set another number."""
     script = (
-        "from macontrol.benchmarks.blas import use_one_thread\n"
+        "from macontrol.commands.bench.blas import use_one_thread\n"
         "import scipy.linalg\n"
         "print([blas.threads for blas in use_one_thread()])"
     )
@@ -185,7 +185,7 @@ class TestOutcome:
             outcome.blas,
             outcome.config,
             fast,
-            {bench_posterior.SCIPY: type(peer)(slow, 0, 0.0, 0.0)},
+            {posterior.SCIPY: type(peer)(slow, 0, 0.0, 0.0)},
             {100: fast, 300: fast, 1000: fast, 3000: slow},
             {601: fast},
             None,
@@ -220,9 +220,9 @@ class TestCommand:
     def test_does_without_scikit_learn(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.delitem(sys.modules, "macontrol.benchmarks.sklearn_peer", raising=False)
+        monkeypatch.delitem(sys.modules, "macontrol.commands.bench.sklearn_peer", raising=False)
         monkeypatch.setitem(sys.modules, "sklearn.gaussian_process", None)
-        monkeypatch.setattr(bench_posterior, "QUICK", TINY)
+        monkeypatch.setattr(posterior, "QUICK", TINY)
         assert main(["bench", "posterior", "--quick"]) == 0
         assert pip_install("scikit-learn") in capsys.readouterr().out
 
@@ -235,7 +235,7 @@ class TestCommand:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        monkeypatch.setattr(bench_posterior, "WINDOW_COST", 0.0)
+        monkeypatch.setattr(posterior, "WINDOW_COST", 0.0)
         set_measured(monkeypatch, outcome)
         assert main(["bench", "posterior", *options]) == code
         assert "MISSED" in capsys.readouterr().out

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from macontrol.benchmarks.bars import Bar, exit_code, show_bars
-from macontrol.benchmarks.blas import Blas, use_one_thread
-from macontrol.benchmarks.decisions import (
+from macontrol.commands.bench.bars import Bar, exit_code, show_bars
+from macontrol.commands.bench.blas import Blas, use_one_thread
+from macontrol.commands.bench.decisions import (
     PeerResult,
     PosteriorType,
     Times,
@@ -34,8 +34,8 @@ from macontrol.benchmarks.decisions import (
     growth,
     side_by_side,
 )
-from macontrol.benchmarks.memory import READINGS, Soak, soak
-from macontrol.benchmarks.peers import ScipyPosterior
+from macontrol.commands.bench.memory import READINGS, Soak, soak
+from macontrol.commands.bench.peers import ScipyPosterior
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config, load_config
 from macontrol.config.model.suggestion import pip_install
@@ -238,7 +238,7 @@ def measure(effort: Effort, *, soak_slots: int | None, part: Part) -> Outcome:
 
 def _sklearn_posterior() -> PosteriorType | None:
     try:
-        from macontrol.benchmarks.sklearn_peer import SklearnPosterior
+        from macontrol.commands.bench.sklearn_peer import SklearnPosterior
     except ImportError:
         return None
     return SklearnPosterior

@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from macontrol.benchmarks.bars import Bar, exit_code, show_bars
-from macontrol.benchmarks.end_to_end import Comparison, compare
+from macontrol.commands.bench.bars import Bar, exit_code, show_bars
+from macontrol.commands.bench.comparison import Comparison, compare
 from macontrol.commands.shared_arguments import (
     add_config_arguments,
     choose_lab_preset,

@@ -6,7 +6,7 @@ import argparse
 from typing import Protocol
 
 from macontrol.command_parser import HelpFormatter
-from macontrol.commands import bench_end_to_end, bench_jitter, bench_posterior
+from macontrol.commands.bench import end_to_end, jitter, posterior
 
 
 class Subject(Protocol):
@@ -19,9 +19,9 @@ class Subject(Protocol):
 
 
 SUBJECTS: dict[str, Subject] = {
-    "posterior": bench_posterior,
-    "jitter": bench_jitter,
-    "end-to-end": bench_end_to_end,
+    "posterior": posterior,
+    "jitter": jitter,
+    "end-to-end": end_to_end,
 }
 
 

@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.benchmarks.decisions import Player, World, no_garbage_collection
+from macontrol.commands.bench.decisions import Player, World, no_garbage_collection
 from macontrol.config import Config
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.kernel import kernel_from_config
