@@ -7,106 +7,84 @@ The names are in run files, logs and summaries. Code uses the names, documentati
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Self
 
 from macontrol.hal.probe import PROBE_REASONS
 
 
-class EventKind(StrEnum):
-    """What can happen in a run besides slots."""
-
-    START = "start"
-    RESUME = "resume"
-    COLD_START = "cold-start"
-    SURVEY = "survey"
-    APPROACH = "approach"
-    LATE_ARRIVAL = "late-arrival"
-    LATE_REWARD = "late-reward"
-    LATE_DECISION = "late-decision"
-    MISSED = "missed-slots"
-    INVALID = "invalid-measurement"
-    NO_SIGNAL = "no-signal"
-    REFUSED = "refused-command"
-    STAGE_FAULT = "stage-fault"
-    PROBE_FAULT = "probe-fault"
-    RECOVERY = "recovery"
-    HOMING = "homing"
-    NOISE_FLOOR = "noise-floor"
-    POLICY = "policy"
-    RECORDING = "recording"
-    WARNING = "warning"
-    INTERNAL = "internal-error"
-    STOP = "stop"
-
-
-class EventMeaning(NamedTuple):
-    """What an event of a kind says."""
+class _Name(StrEnum):
+    """A name with its meaning, and what the number of such an event is, with its unit."""
 
     meaning: str
-    value: str = ""
-    """What the event's number is, with its unit; empty if it has none."""
+    number: str
+
+    def __new__(cls, name: str, meaning: str = "", number: str = "") -> Self:
+        self = str.__new__(cls, name)
+        self._value_ = name
+        self.meaning, self.number = meaning, number
+        return self
 
 
-EVENTS: dict[EventKind, EventMeaning] = {
-    EventKind.START: EventMeaning("the first slot of the run begins"),
-    EventKind.RESUME: EventMeaning("the run continues with the window of an earlier run"),
-    EventKind.COLD_START: EventMeaning("no earlier run is continued, although that was requested"),
-    EventKind.SURVEY: EventMeaning("the run starts from a survey", "sigma_f"),
-    EventKind.APPROACH: EventMeaning(
-        "the stage moves to the start position", "start position in wavelengths"
-    ),
-    EventKind.LATE_ARRIVAL: EventMeaning(
-        "the stage was not in position by T_a; the slot has no reward", "delay in s"
-    ),
-    EventKind.LATE_REWARD: EventMeaning(
-        "a reward arrived after its slot; it counts for its own slot", "delay in slots"
-    ),
-    EventKind.LATE_DECISION: EventMeaning("the decision came after the slot's end", "delay in s"),
-    EventKind.MISSED: EventMeaning("slots began while the loop was busy", "number of slots"),
-    EventKind.INVALID: EventMeaning("a measurement is invalid; the detail is its reason"),
-    EventKind.NO_SIGNAL: EventMeaning("the signal is lost", "slots in a row at the noise floor"),
-    EventKind.REFUSED: EventMeaning(
-        "the guard refused a command; the antenna holds", "position in wavelengths"
-    ),
-    EventKind.STAGE_FAULT: EventMeaning("the stage failed"),
-    EventKind.PROBE_FAULT: EventMeaning("the probe failed"),
-    EventKind.RECOVERY: EventMeaning("a device or the signal works again", "outage in s"),
-    EventKind.HOMING: EventMeaning("the stage was homed again on schedule", "duration in s"),
-    EventKind.NOISE_FLOOR: EventMeaning(
-        "the noise floor in use, or the result of a request", "noise floor in dBFS"
-    ),
-    EventKind.POLICY: EventMeaning("the policy of the run"),
-    EventKind.RECORDING: EventMeaning("recording stopped, continues, or lost records"),
-    EventKind.WARNING: EventMeaning("a condition that the operator should know"),
-    EventKind.INTERNAL: EventMeaning("a bug in macontrol, with its traceback"),
-    EventKind.STOP: EventMeaning("the run ended; the detail says why"),
-}
+class EventKind(_Name):
+    """What can happen in a run besides slots."""
+
+    START = "start", "the first slot of the run begins"
+    RESUME = "resume", "the run continues with the window of an earlier run"
+    COLD_START = "cold-start", "no earlier run is continued, although that was requested"
+    SURVEY = "survey", "the run starts from a survey", "sigma_f"
+    APPROACH = "approach", "the stage moves to the start position", "start position in wavelengths"
+    LATE_ARRIVAL = (
+        "late-arrival",
+        "the stage was not in position by T_a; the slot has no reward",
+        "delay in s",
+    )
+    LATE_REWARD = (
+        "late-reward",
+        "a reward arrived after its slot; it counts for its own slot",
+        "delay in slots",
+    )
+    LATE_DECISION = "late-decision", "the decision came after the slot's end", "delay in s"
+    MISSED = "missed-slots", "slots began while the loop was busy", "number of slots"
+    INVALID = "invalid-measurement", "a measurement is invalid; the detail is its reason"
+    NO_SIGNAL = "no-signal", "the signal is lost", "slots in a row at the noise floor"
+    REFUSED = (
+        "refused-command",
+        "the guard refused a command; the antenna holds",
+        "position in wavelengths",
+    )
+    STAGE_FAULT = "stage-fault", "the stage failed"
+    PROBE_FAULT = "probe-fault", "the probe failed"
+    POLICY_FAULT = "policy-fault", "the policy failed; the antenna holds"
+    RECOVERY = "recovery", "a device, the signal or the policy works again", "outage in s"
+    HOMING = "homing", "the stage was homed again on schedule", "duration in s"
+    NOISE_FLOOR = (
+        "noise-floor",
+        "the noise floor in use, or the result of a request",
+        "noise floor in dBFS",
+    )
+    POLICY = "policy", "the policy of the run"
+    RECORDING = "recording", "recording stopped, continues, or lost records"
+    WARNING = "warning", "a condition that the operator should know"
+    INTERNAL = "internal-error", "a bug in macontrol, with its traceback"
+    STOP = "stop", "the run ended; the detail says why"
 
 
-class InvalidReason(StrEnum):
+class InvalidReason(_Name):
     """Why the controller has no reward for a slot; a probe has reasons of its own."""
 
-    LATE_ARRIVAL = "late-arrival"
-    STILL_MOVING = "still-moving"
-    STAGE_FAULT = "stage-fault"
-    OFF_RAIL = "off-rail"
-    PROBE_FAULT = "probe-fault"
-    NOT_READY = "not-ready"
-    NEVER_ARRIVED = "never-arrived"
-    OUT_OF_RANGE = "out-of-range"
-    INVALID = "invalid"
+    LATE_ARRIVAL = "late-arrival", "the stage was not in position by T_a"
+    STILL_MOVING = "still-moving", "the stage was still moving from an earlier slot"
+    STAGE_FAULT = "stage-fault", "the stage failed"
+    OFF_RAIL = "off-rail", "the stage reported a position off the rail"
+    PROBE_FAULT = "probe-fault", "the probe failed"
+    NOT_READY = "not-ready", "the measurement was not ready at the decision; it can arrive late"
+    NEVER_ARRIVED = "never-arrived", "the measurement did not arrive within the window"
+    OUT_OF_RANGE = "out-of-range", "the reward is larger than any link can give"
+    INVALID = "invalid", "the probe gave no reason"
 
 
 REASONS: dict[str, str] = {
-    InvalidReason.LATE_ARRIVAL: "the stage was not in position by T_a",
-    InvalidReason.STILL_MOVING: "the stage was still moving from an earlier slot",
-    InvalidReason.STAGE_FAULT: "the stage failed",
-    InvalidReason.OFF_RAIL: "the stage reported a position off the rail",
-    InvalidReason.PROBE_FAULT: "the probe failed",
-    InvalidReason.NOT_READY: "the measurement was not ready at the decision; it can arrive late",
-    InvalidReason.NEVER_ARRIVED: "the measurement did not arrive within the window",
-    InvalidReason.OUT_OF_RANGE: "the reward is larger than any link can give",
-    InvalidReason.INVALID: "the probe gave no reason",
+    **{reason: reason.meaning for reason in InvalidReason},
     **PROBE_REASONS,
 }
 """Every reason in the column `invalid` and its meaning; a probe of a plug-in can add its own."""
@@ -114,7 +92,7 @@ REASONS: dict[str, str] = {
 
 def event_rows() -> list[tuple[str, str, str]]:
     """The event table: kind, meaning, and what its value is."""
-    return [(str(kind), event.meaning, event.value) for kind, event in EVENTS.items()]
+    return [(str(kind), kind.meaning, kind.number) for kind in EventKind]
 
 
 def reason_rows() -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from macontrol import __version__
 from macontrol.config.files.input_file import check_input
-from macontrol.config.model.errors import DataError, InputOutputError, reason_of
+from macontrol.config.model.errors import DamagedFileError, DataError, InputOutputError, reason_of
 from macontrol.controller.recording.records import Event, EventKind
 from macontrol.controller.recording.runfile.header import RunHeader, Sample
 from macontrol.controller.recording.runfile.schema import (
@@ -313,5 +313,5 @@ def _foreign(path: Path) -> DataError:
     return DataError(f"{path}: is not a run file of macontrol")
 
 
-def _damaged(path: Path, reason: object) -> DataError:
-    return DataError(f"{path}: the run file is damaged: {reason}")
+def _damaged(path: Path, reason: object) -> DamagedFileError:
+    return DamagedFileError(f"{path}: the run file is damaged: {reason}")

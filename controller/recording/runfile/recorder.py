@@ -22,14 +22,14 @@ from macontrol.controller.recording.records import Item, Recorder
 from macontrol.controller.recording.runfile.database import (
     BUSY_S,
     LOG_LIMIT_BYTES,
+    LogCopier,
+    RecordWriter,
     copy_log,
     create_run,
     open_run,
 )
 from macontrol.controller.recording.runfile.header import RunHeader
 from macontrol.controller.recording.runfile.lock import FileLock, failed
-from macontrol.controller.recording.runfile.log_copier import LogCopier
-from macontrol.controller.recording.runfile.record_writer import RecordWriter
 from macontrol.controller.recording.runfile.schema import beside
 
 # Records kept in memory while they cannot be written; about 100 MB.
