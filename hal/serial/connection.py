@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
-from macontrol.config.model.errors import LineLostError, StopRequestedError
-from macontrol.config.sections.stage import SerialStageSettings
+from macontrol.config.model.errors import LineError, LineLostError, StopRequestedError
 from macontrol.hal.clock import Clock
-from macontrol.hal.serial.framing import Framing
-from macontrol.hal.serial.line import Line, SerialLine, TrafficLog, open_with_back_off
+from macontrol.hal.serial.line import Line
 from macontrol.hal.serial.position import Position
 
 # How often `keep_on` is called during a long wait.
 _POLL_INTERVAL_S = 0.1
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
 
 
 class Connection:
@@ -41,7 +41,16 @@ class Connection:
 
     def reopen(self, deadline_s: float) -> None:
         """Open the port, with attempts at growing intervals until the deadline."""
-        self._line = open_with_back_off(self._open_line, self._clock, deadline_s, self.wait_until)
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                self._line = self._open_line()
+                return
+            except LineError:
+                if self._clock.now() + pause >= deadline_s:
+                    raise
+            self.wait_until(self._clock.now() + pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def close(self) -> None:
         line, self._line = self._line, None
@@ -71,45 +80,25 @@ class Connection:
 
     def read_message(self, deadline_s: float) -> bytes | None:
         """Return the next message, or None if none arrives by the deadline."""
-        if self._line is None:
-            self._position.lose("the connection is closed")
-        try:
+        with self._required_line() as line:
             for end_s in self._slices(deadline_s):
-                if (message := self._line.read_message(end_s)) is not None:
+                if (message := line.read_message(end_s)) is not None:
                     return message
-        except LineLostError as error:
-            self._lose(error)
-            raise
         return None
 
     def write(self, data: bytes, deadline_s: float = inf) -> None:
         """Send bytes unchanged."""
+        with self._required_line() as line:
+            line.write(data, deadline_s)
+
+    @contextmanager
+    def _required_line(self) -> Iterator[Line]:
+        """The open line; the position is lost without it, or if it is lost meanwhile."""
         if self._line is None:
             self._position.lose("the connection is closed")
         try:
-            self._line.write(data, deadline_s)
+            yield self._line
         except LineLostError as error:
-            self._lose(error)
+            self.close()
+            self._position.forget(error.detail)
             raise
-
-    def _lose(self, error: LineLostError) -> None:
-        self.close()
-        self._position.forget(error.detail)
-
-
-def serial_port(
-    settings: SerialStageSettings,
-    clock: Clock,
-    log: TrafficLog | None,
-    framing: Callable[[], Framing],
-) -> Callable[[], Line]:
-    """The usual `open_line`: the configured port."""
-    return lambda: SerialLine(
-        settings.port,
-        settings.baud_rate,
-        clock,
-        dtr=settings.dtr,
-        rts=settings.rts,
-        framing=framing(),
-        log=log,
-    )

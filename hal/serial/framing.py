@@ -18,11 +18,9 @@ class Framing(Protocol):
 
     def feed(self, data: bytes) -> None:
         """Add bytes as they arrived."""
-        ...
 
     def take(self) -> bytes | None:
         """Remove and return the oldest complete message, or None if there is none."""
-        ...
 
 
 class LineBuffer:

@@ -32,8 +32,6 @@ _PULSE_S = 0.05
 # How long `close` waits for the last bytes, which may stop a motor, to leave the computer.
 _FLUSH_S = 0.1
 _POLL_INTERVAL_S = 0.002
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 2.0
 _LIST_PORTS = "give --port one of those that `macontrol devices` lists"
 
 TrafficLog: TypeAlias = Callable[[str, bytes], None]
@@ -45,15 +43,12 @@ class Line(Protocol):
 
     def write(self, data: bytes, deadline_s: float = inf) -> None:
         """Send bytes unchanged; raise LineLostError if the port does not accept them in time."""
-        ...
 
     def read_message(self, deadline_s: float) -> bytes | None:
         """Return the next message, or None if none arrives by the deadline."""
-        ...
 
     def close(self) -> None:
         """Close the port; do nothing if it is closed."""
-        ...
 
 
 class SerialLine:
@@ -92,7 +87,7 @@ class SerialLine:
             self.close()
             raise _open_error(port, error) from None
         try:
-            self.low_latency = self._request_low_latency()
+            self._request_low_latency()
             """Whether the kernel driver passes bytes on immediately."""
             if "pulse" in (dtr, rts):
                 self._pulse(dtr == "pulse", rts == "pulse")
@@ -195,13 +190,11 @@ class SerialLine:
             f"{self._port}: the port is gone: {error}", "check its cable and its power"
         ) from None
 
-    def _request_low_latency(self) -> bool:
+    def _request_low_latency(self) -> None:
         """Request that bytes are passed on immediately; a USB adapter may hold them for 16 ms."""
-        try:
+        # A pseudo-terminal and some drivers do not have this mode.
+        with contextlib.suppress(OSError, ValueError, AttributeError, NotImplementedError):
             self._serial.set_low_latency_mode(True)
-        except (OSError, ValueError, AttributeError, NotImplementedError):
-            return False  # a pseudo-terminal, or a driver without this mode
-        return True
 
     def _pulse(self, dtr: bool, rts: bool) -> None:
         """Raise and drop control lines: this resets boards that an open alone does not reset."""
@@ -212,24 +205,6 @@ class SerialLine:
                 if rts:
                     self._serial.rts = level
                 self._clock.sleep_until(self._clock.now() + _PULSE_S)
-
-
-def open_with_back_off(
-    open_line: Callable[[], Line],
-    clock: Clock,
-    deadline_s: float,
-    wait_until: Callable[[float], None],
-) -> Line:
-    """Try to open a port at growing intervals until the deadline."""
-    pause = _FIRST_PAUSE_S
-    while True:
-        try:
-            return open_line()
-        except LineError:
-            if clock.now() + pause >= deadline_s:
-                raise
-        wait_until(clock.now() + pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 def _open_error(port: str, error: Exception) -> LineError:
@@ -245,7 +220,8 @@ def _open_error(port: str, error: Exception) -> LineError:
             f"{port}: this user has no permission to open it",
             "run `macontrol check --backend serial` for the reason",
         )
-    # pyserial has this number only in its message.
-    if f"({errno.ENOTTY}, " in str(error) or not Path(port).is_char_device():
+    cause = error.__context__  # pyserial's own error has no number
+    is_no_terminal = isinstance(cause, termios.error) and cause.args[0] == errno.ENOTTY
+    if is_no_terminal or not Path(port).is_char_device():
         return LineError(f"{port} is not a serial port", _LIST_PORTS)
     return LineError(f"{port} cannot be opened: {error}")

@@ -11,14 +11,24 @@ from contextlib import contextmanager
 from math import inf, isfinite, nan
 from typing import NoReturn, TypeVar
 
-from macontrol.config.model.errors import StageBrokenError, StageError, StageLostError
+from macontrol.config.model.errors import (
+    NoAnswerError,
+    NotHomedError,
+    OffRailError,
+    StageBrokenError,
+    StageError,
+    StageLostError,
+)
 from macontrol.hal.clock import Clock
-from macontrol.hal.stage import StageDescription
+from macontrol.hal.stage import Arrival, StageDescription
 
 # A command may exceed the rail by this rounding error; it is then limited to the end of the rail.
 _ROUNDING_MM = 1e-6
 SILENCE_S = 1.0
 """A board that has not answered for this time is lost."""
+# A fault that may be chance, such as noise on the wire of a limit switch, is tolerated once in this
+# time; the next one needs a person.
+_TOLERANCE_S = 600.0
 
 _Fact = TypeVar("_Fact")
 
@@ -35,6 +45,8 @@ class Position:
         self._broken: StageBrokenError | None = None
         self._description: StageDescription | None = None
         self._silent_since_s: float | None = None
+        self._fault: tuple[str, str] | None = None
+        self._tolerated_at_s = -inf
         self.homed_at_s = -inf
         self.reported_mm = nan
         self.still_at_s = -inf
@@ -77,12 +89,12 @@ class Position:
 
     def require_homed(self) -> None:
         if not self.is_homed:
-            raise StageError("the stage is not homed: its position is unknown")
+            raise NotHomedError("the stage is not homed: its position is unknown")
 
     def require_on_rail(self, position_mm: float) -> None:
         travel = self.description.travel_mm
         if not -_ROUNDING_MM <= position_mm <= travel + _ROUNDING_MM:  # NaN does not pass
-            raise StageError(f"{position_mm!r} mm is off the rail [0, {travel:g}]")
+            raise OffRailError(f"{position_mm!r} mm is off the rail [0, {travel:g}]")
 
     def require_unmoved(self, previous_mm: float) -> None:
         """Raise StageError if the stage is not where its previous report was.
@@ -134,6 +146,20 @@ class Position:
         self.forget(f"{self._port}: {detail}")
         raise StageBrokenError(detail, fix)
 
+    def note_fault(self, detail: str, fix: str) -> None:
+        """Note a fault that may be chance; `fix` says what to do if it occurs again."""
+        self._fault = detail, fix
+
+    def tolerate_fault(self) -> None:
+        """Tolerate the noted fault, or raise StageBrokenError if it is the second one."""
+        fault, self._fault = self._fault, None
+        if fault is None:
+            return
+        now = self._clock.now()
+        if now - self._tolerated_at_s < _TOLERANCE_S:
+            self.give_up(f"{fault[0]} (for the second time)", fault[1])
+        self._tolerated_at_s = now
+
     @contextmanager
     def expecting_loss(self) -> Iterator[None]:
         """A time in which signs that the position is unknown are expected."""
@@ -150,6 +176,18 @@ class Position:
         with self.expecting_loss():
             yield
 
+    # -- Arrival ------------------------------------------------------------------------------
+
+    def begin_settling(self) -> None:
+        """The last step is over; the antenna is at rest soon."""
+        self.still_at_s = self._clock.now() + self.description.settling_s
+
+    def await_settled(self, deadline_s: float) -> Arrival:
+        """Wait until the antenna is at rest, or the deadline."""
+        self._clock.sleep_until(min(self.still_at_s, deadline_s))
+        now = self._clock.now()
+        return Arrival(self.reported_mm, self.still_at_s <= now, min(self.still_at_s, now))
+
     # -- Silence ------------------------------------------------------------------------------
 
     def note_answer(self) -> None:
@@ -163,4 +201,4 @@ class Position:
         silent = self._clock.now() - self._silent_since_s
         if silent >= SILENCE_S:
             self.lose(f"the {self._board} has not answered for {silent:.1f} s")
-        raise StageError(f"{self._port}: the {self._board} does not answer")
+        raise NoAnswerError(f"{self._port}: the {self._board} does not answer")

@@ -1,4 +1,4 @@
-"""The usable rail of an axis: its part in whole steps, and whether the settings fit the board."""
+"""The usable rail of an axis: its whole steps, its coordinates, and whether the settings fit."""
 
 from __future__ import annotations
 
@@ -15,40 +15,45 @@ LONGEST_HOMING_S = 1800.0
 """A longer homing is an error in the settings, unless it is configured explicitly."""
 
 
-@dataclass(frozen=True, slots=True)
-class AxisLimits:
-    """What a board allows on its axis, and which of its settings say so, for messages."""
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """The configured axis of a board, from the settings of the board."""
 
-    board: str
-    """What its maker calls the hardware: "board" or "device"."""
     step_mm: float
     usable_mm: float
     """From where the carriage stands after homing to the other end."""
-    travel_source: str
     speed_mm_per_s: float
-    speed_source: str
+    acceleration_mm_per_s2: float
+    homes_positive: bool
+    homing_time_s: float
+    """The longest time that homing takes."""
 
 
-def require_fit(settings: StageSettings, axis: AxisLimits) -> None:
-    """Raise ConfigError if offset, travel or speed exceed what the board allows."""
+def require_fit(
+    settings: StageSettings, axis: Axis, *, board: str, travel_source: str, speed_source: str
+) -> None:
+    """Raise ConfigError if offset, travel or speed exceed what the board allows.
+
+    The sources say which settings of the board cause it, for messages.
+    """
     usable = axis.usable_mm - settings.offset_mm
     if usable < axis.step_mm:
         raise ConfigError(
-            f"stage.offset_mm = {settings.offset_mm:g} leaves nothing of the {axis.board}'s travel "
-            f"({axis.travel_source})",
+            f"stage.offset_mm = {settings.offset_mm:g} leaves nothing of the {board}'s travel "
+            f"({travel_source})",
             "set a smaller stage.offset_mm",
         )
     if settings.travel_mm != "auto" and settings.travel_mm > usable + 1e-6:
         raise ConfigError(
-            f"stage.travel_mm = {settings.travel_mm:g} is more than the {axis.board} has: "
-            f"{usable:g} mm after stage.offset_mm ({axis.travel_source})",
+            f"stage.travel_mm = {settings.travel_mm:g} is more than the {board} has: "
+            f"{usable:g} mm after stage.offset_mm ({travel_source})",
             f"set stage.travel_mm to at most {at_most(usable)}",
         )
     fastest = axis.speed_mm_per_s
     if settings.speed_mm_per_s != "auto" and settings.speed_mm_per_s > fastest * (1 + 1e-9):
         raise ConfigError(
-            f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g} is more than the {axis.board} "
-            f"allows: {axis.speed_source}",
+            f"stage.speed_mm_per_s = {settings.speed_mm_per_s:g} is more than the {board} "
+            f"allows: {speed_source}",
             f"set stage.speed_mm_per_s to at most {at_most(fastest)}",
         )
 
@@ -65,51 +70,61 @@ def homing_time_s(settings: StageSettings, computed_s: float, reason: str) -> fl
     return computed_s
 
 
-@dataclass(frozen=True, slots=True)
-class UsableRail:
-    """The part of an axis that is used, in steps."""
-
-    step_mm: float
-    offset: int
-    """From where the carriage stands after homing to the near end."""
-    length: int
-
-    @property
-    def offset_mm(self) -> float:
-        return self.offset * self.step_mm
-
-    @property
-    def travel_mm(self) -> float:
-        return self.length * self.step_mm
-
-
-def usable_rail(settings: StageSettings, usable_mm: float, step_mm: float) -> UsableRail:
-    """The usable rail within `usable_mm`, with offset and travel of the settings."""
-    offset = ceil(settings.offset_mm / step_mm - 1e-9)
-    travel = usable_mm - offset * step_mm
+def _usable_steps(settings: StageSettings, axis: Axis) -> tuple[int, int]:
+    """Offset (from where the carriage stands after homing) and length of the usable rail."""
+    offset = ceil(settings.offset_mm / axis.step_mm - 1e-9)
+    travel = axis.usable_mm - offset * axis.step_mm
     if settings.travel_mm != "auto":
         travel = min(travel, settings.travel_mm)
-    return UsableRail(step_mm, offset, floor(travel / step_mm + 1e-9))
+    return offset, floor(travel / axis.step_mm + 1e-9)
 
 
 def describe(
-    settings: StageSettings,
-    rail: UsableRail,
-    *,
-    speed_mm_per_s: float,
-    acceleration_mm_per_s2: float,
-    latency_s: float,
-    tolerance_mm: float,
+    settings: StageSettings, axis: Axis, *, latency_s: float, tolerance_mm: float
 ) -> StageDescription:
-    """The description of a stage; `speed_mm_per_s` is that of the board."""
+    """Describe a stage on this axis."""
     speed = settings.speed_mm_per_s
     return StageDescription(
         name=os.path.realpath(settings.port),
-        travel_mm=rail.travel_mm,
-        step_mm=rail.step_mm,
-        speed_mm_per_s=speed_mm_per_s if speed == "auto" else speed,
-        acceleration_mm_per_s2=acceleration_mm_per_s2,
+        travel_mm=_usable_steps(settings, axis)[1] * axis.step_mm,
+        step_mm=axis.step_mm,
+        speed_mm_per_s=axis.speed_mm_per_s if speed == "auto" else speed,
+        acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
         latency_s=latency_s,
         settling_s=settings.settling_s,
         tolerance_mm=tolerance_mm,
     )
+
+
+class Coordinates:
+    """Positions of a board to positions on the usable rail, and back, until the next homing.
+
+    Distances are counted from `origin`, where the carriage stands after homing. So neither the sign
+    of the board's positions, nor a pull-off, nor the zero of a dialect matters. The board counts in
+    millimetres, or in whole steps.
+    """
+
+    def __init__(
+        self, settings: StageSettings, axis: Axis, origin: float, *, in_steps: bool
+    ) -> None:
+        scale = 1.0 if in_steps else axis.step_mm
+        self._offset, self._length = (steps * scale for steps in _usable_steps(settings, axis))
+        self._unit_mm = axis.step_mm if in_steps else 1.0
+        self._in_steps = in_steps
+        self._away = -1.0 if axis.homes_positive else 1.0
+        self._inverted = settings.inverted
+        self._origin = origin
+
+    def to_rail(self, board: float) -> float:
+        along = (board - self._origin) * self._away - self._offset
+        return self._mirror(along) * self._unit_mm + 0.0  # no negative zero
+
+    def to_board(self, position_mm: float) -> float:
+        """The position of the board; the nearest step on the rail if it counts in steps."""
+        along = position_mm / self._unit_mm
+        if self._in_steps:
+            along = min(max(round(along), 0), self._length)
+        return self._origin + self._away * (self._mirror(along) + self._offset)
+
+    def _mirror(self, along: float) -> float:
+        return self._length - along if self._inverted else along

@@ -1,14 +1,14 @@
 """A stage behind a serial port: connected, homed, recovered and closed in one way for all boards.
 
-It is composed of parts. `Connection`, `Position` and `FaultTolerance` are the same for every board;
-`Handshake`, `Homing` and `Motion` are the three protocols that a driver implements.
+It is composed of parts. `Connection` and `Position` are the same for every board; `Handshake`,
+`Homing` and `Motion` are the three protocols that a driver implements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from macontrol.config.model.errors import (
     BoardRestartedError,
@@ -18,12 +18,11 @@ from macontrol.config.model.errors import (
 )
 from macontrol.config.sections.stage import SerialStageSettings
 from macontrol.hal.clock import Clock
-from macontrol.hal.serial.connection import Connection, serial_port
+from macontrol.hal.serial.connection import Connection
 from macontrol.hal.serial.framing import Framing, LineBuffer
 from macontrol.hal.serial.latency import AnswerTimes, Parts
-from macontrol.hal.serial.line import Line, TrafficLog
+from macontrol.hal.serial.line import Line, SerialLine, TrafficLog
 from macontrol.hal.serial.position import Position
-from macontrol.hal.serial.tolerance import FaultTolerance
 from macontrol.hal.stage import Arrival, StageDescription
 
 _ANSWER_S = 1.0
@@ -37,6 +36,8 @@ _HANDSHAKE_ATTEMPTS = 3
 # How much longer than planned the move from the switch to the usable rail may take.
 _ENTERING_S = 2.0
 
+_Step: TypeAlias = Callable[[float], None]
+"""A step of a handshake, with its deadline (s)."""
 _Settings = TypeVar("_Settings", bound=SerialStageSettings, covariant=True)
 
 
@@ -45,40 +46,31 @@ class Handshake(Protocol):
 
     def check_settings(self) -> None:
         """Raise ConfigError if the settings alone make it useless to open the port."""
-        ...
 
     def begin(self) -> None:
         """Forget what the board sent before."""
-        ...
 
     def await_start(self, deadline_s: float) -> None:
         """Wait for what a board sends when its port is opened."""
-        ...
 
     def unlock(self, deadline_s: float) -> None:
         """Clear the alarm that has locked a connected board."""
-        ...
 
     def bring_to_idle(self, deadline_s: float) -> None:
         """Bring the board to idle from any state."""
-        ...
 
     def identify(self, deadline_s: float) -> None:
         """Read identity and settings; raise StageBrokenError if it is not the board of before."""
-        ...
 
     def time_answers(self, deadline_s: float) -> AnswerTimes:
         """Measure how long answers take, with questions that move nothing."""
-        ...
 
     def describe(self, answers_s: Parts) -> StageDescription:
         """Describe the stage, with the latency that follows from these answer times (s)."""
-        ...
 
     @property
     def identity_parts(self) -> dict[str, str]:
         """Which board this is, in named parts; known once it is identified."""
-        ...
 
 
 class Homing(Protocol):
@@ -87,15 +79,12 @@ class Homing(Protocol):
     @property
     def duration_s(self) -> float:
         """The longest time that homing takes."""
-        ...
 
     def run(self, deadline_s: float) -> None:
         """Home, and set the position; raise StageError if the result is not plausible."""
-        ...
 
     def abort(self) -> None:
         """Stop a motor that may be searching for its switch, without waiting."""
-        ...
 
 
 class Motion(Protocol):
@@ -107,7 +96,6 @@ class Motion(Protocol):
 
     def is_ready(self, deadline_s: float) -> bool:
         """Whether the board answers and reports no fault."""
-        ...
 
 
 class SerialParts(Generic[_Settings]):
@@ -129,9 +117,19 @@ class SerialParts(Generic[_Settings]):
         self.settings = settings
         self.clock = clock
         self.position = Position(settings.port, clock, board)
-        self.tolerance = FaultTolerance(clock, self.position)
-        opener = open_line or serial_port(settings, clock, log, framing)
-        self.connection = Connection(settings.port, clock, self.position, opener)
+
+        def open_port() -> Line:
+            return SerialLine(
+                settings.port,
+                settings.baud_rate,
+                clock,
+                dtr=settings.dtr,
+                rts=settings.rts,
+                framing=framing(),
+                log=log,
+            )
+
+        self.connection = Connection(settings.port, clock, self.position, open_line or open_port)
 
 
 class SerialStage:
@@ -145,17 +143,13 @@ class SerialStage:
         motion: Motion,
         confirm_homing: Callable[[], bool] | None,
     ) -> None:
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._position = parts.position
-        self._tolerance = parts.tolerance
-        self._connection = parts.connection
-        self._handshake = handshake
-        self._homing = homing
-        self._motion = motion
+        self._settings, self._clock = parts.settings, parts.clock
+        self._position, self._connection = parts.position, parts.connection
+        self._handshake, self._homing, self._motion = handshake, homing, motion
         self._confirm_homing = confirm_homing
         self._homing_is_permitted = self._settings.homing == "allow"
-        self._answer_times = AnswerTimes()
+        self.answer_times = AnswerTimes()
+        """How long the board took to answer when it was connected."""
 
     @property
     def description(self) -> StageDescription:
@@ -168,14 +162,9 @@ class SerialStage:
         return self._handshake.identity_parts
 
     @property
-    def answer_times(self) -> AnswerTimes:
-        """How long the board took to answer when it was connected."""
-        return self._answer_times
-
-    @property
     def quickest_description(self) -> StageDescription:
         """The description with the latency that follows from the shortest answer times."""
-        return self._handshake.describe(self._answer_times.quickest)
+        return self._handshake.describe(self.answer_times.quickest)
 
     @property
     def is_homed(self) -> bool:
@@ -204,44 +193,41 @@ class SerialStage:
     def time_again(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None:
         """Measure the answer times again, before homing: the computer may have been busy."""
         self._position.require_not_lost()
-        until = self._handshake_end(deadline_s)
-        with self._connection.interruptible(keep_on), self._position.handshake("it is being timed"):
-            self._handshake.begin()
-            self._run_steps((self._time_answers,), until)
-        self._position.restore()
+        with self._connection.interruptible(keep_on):
+            self._run_handshake("it is being timed", None, (self._time_answers,), deadline_s)
 
     def _identify_opened(self, deadline_s: float) -> None:
         """Do the whole handshake with a board whose port was just opened."""
-        until = self._handshake_end(deadline_s)
         handshake = self._handshake
+        steps = (handshake.bring_to_idle, handshake.identify, self._time_answers)
         try:
-            with self._position.handshake("it is being connected"):
-                handshake.begin()
-                handshake.await_start(until)
-                steps = (handshake.bring_to_idle, handshake.identify, self._time_answers)
-                self._run_steps(steps, until)
+            self._run_handshake("it is being connected", handshake.await_start, steps, deadline_s)
         except BaseException:
             self._connection.close()
             raise
+
+    def _run_handshake(
+        self, reason: str, prepare: _Step | None, steps: Sequence[_Step], deadline_s: float
+    ) -> None:
+        """Prepare, then run all steps in order; start over if the board restarts meanwhile."""
+        until = min(deadline_s, self._clock.now() + _HANDSHAKE_S)
+        with self._position.handshake(reason):
+            self._handshake.begin()
+            if prepare is not None:
+                prepare(until)
+            for attempt in range(1, _HANDSHAKE_ATTEMPTS + 1):
+                try:
+                    for step in steps:
+                        step(until)
+                    break
+                except BoardRestartedError:
+                    if attempt == _HANDSHAKE_ATTEMPTS:
+                        raise
         self._position.restore()
 
-    def _run_steps(self, steps: Sequence[Callable[[float], None]], deadline_s: float) -> None:
-        """Run all steps in order; start over if the board restarts meanwhile."""
-        for attempt in range(1, _HANDSHAKE_ATTEMPTS + 1):
-            try:
-                for step in steps:
-                    step(deadline_s)
-                return
-            except BoardRestartedError:
-                if attempt == _HANDSHAKE_ATTEMPTS:
-                    raise
-
     def _time_answers(self, deadline_s: float) -> None:
-        self._answer_times = self._handshake.time_answers(deadline_s)
-        self._position.description = self._handshake.describe(self._answer_times.usual)
-
-    def _handshake_end(self, deadline_s: float) -> float:
-        return min(deadline_s, self._clock.now() + _HANDSHAKE_S)
+        self.answer_times = self._handshake.time_answers(deadline_s)
+        self._position.description = self._handshake.describe(self.answer_times.usual)
 
     # -- Homing -------------------------------------------------------------------------------
 
@@ -320,7 +306,7 @@ class SerialStage:
         self._position.require_not_broken()
         with self._connection.interruptible(keep_on):
             if not (self.is_homed and self._is_ready()):
-                self._tolerance.tolerate()
+                self._position.tolerate_fault()
                 if not self._recover_connected(deadline_s):
                     self._connection.reopen(min(deadline_s, self._clock.now() + _REOPEN_S))
                     self._identify_opened(deadline_s)
@@ -341,12 +327,9 @@ class SerialStage:
         if not self._connection.is_open:
             return False
         handshake = self._handshake
-        until = self._handshake_end(deadline_s)
+        steps = (handshake.bring_to_idle, handshake.identify)
         try:
-            with self._position.handshake("it is being recovered"):
-                handshake.begin()
-                handshake.unlock(until)
-                self._run_steps((handshake.bring_to_idle, handshake.identify), until)
+            self._run_handshake("it is being recovered", handshake.unlock, steps, deadline_s)
         except (StageBrokenError, StopRequestedError):
             raise
         except StageError:
@@ -354,5 +337,4 @@ class SerialStage:
             self._connection.close()
             self._connection.wait_until(min(deadline_s, self._clock.now() + _CLOSED_S))
             return False
-        self._position.restore()
         return True

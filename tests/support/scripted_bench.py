@@ -8,6 +8,7 @@ from math import inf, nan
 
 from macontrol.config import Config
 from macontrol.config.model.errors import StageError
+from macontrol.config.model.reward import Reward
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.recording.records import (
     Event,
@@ -124,7 +125,7 @@ class ScriptedProbe:
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         self.requests.append((slot, start_s, end_s))
-        self.held.append(Measurement(slot, slot / 1000, True, uncertainty=0.1))
+        self.held.append(Measurement(slot, Reward(slot / 1000, 0.1)))
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
         self.collected += 1

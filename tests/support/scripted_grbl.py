@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from macontrol.hal.stages.grbl.driver import GrblStage
-from support.scripted_stage import Exchange, StageDesk, stage_settings
+from macontrol.testing import Exchange, StageDesk
+from support.scripted_stage import stage_settings
 
 BANNER = b"Grbl 1.1h ['$' for help]"
 LOCKED = b"[MSG:'$H'|'$X' to unlock]"

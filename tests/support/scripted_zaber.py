@@ -8,7 +8,8 @@ import pytest
 
 from macontrol.config.model.errors import StageLostError
 from macontrol.hal.stages.zaber.driver import ZaberStage
-from support.scripted_stage import StageDesk, stage_settings
+from macontrol.testing import StageDesk
+from support.scripted_stage import stage_settings
 
 Answer = str | bytes | tuple[float, str | bytes]
 """A reply without its address ("OK IDLE -- 0") or a whole line (bytes), optionally with a delay."""

@@ -10,5 +10,5 @@ DESCRIPTION = StageDriver(
     stage="macontrol.hal.stages.grbl.driver:GrblStage",
     diagnostics="macontrol.hal.stages.grbl.diagnostics:GrblDiagnostics",
     preset="lab-2g4-grbl",
-    emulator="macontrol.sim.bench.boards.grbl.guide:guide_board",
+    emulator="macontrol.sim.bench.boards.grbl.board:guide_board",
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.sections.stage import AXES
 from macontrol.hal.diagnostics import Diagnosis
-from macontrol.hal.serial.rail import AxisLimits, homing_time_s, require_fit
+from macontrol.hal.serial.rail import Axis, homing_time_s, require_fit
 from macontrol.hal.stages.grbl.settings import GrblSettings
 
 
@@ -33,55 +33,41 @@ class BoardIdentity:
         }
 
 
-@dataclass(frozen=True)
-class Axis:
-    """One axis of a board, from its settings."""
+@dataclass(frozen=True, kw_only=True)
+class GrblAxis(Axis):
+    """One axis of a GRBL board; a pull-off at both ends is not usable."""
 
     steps_per_mm: float
-    speed_mm_per_s: float
-    acceleration_mm_per_s2: float
     travel_mm: float
     pull_off_mm: float
-    homes_positive: bool
-    homing_time_s: float
-    """The longest time that a homing cycle takes."""
-
-    @property
-    def step_mm(self) -> float:
-        return 1.0 / self.steps_per_mm
-
-    @property
-    def usable_mm(self) -> float:
-        """From where the carriage stands after homing to one pull-off before the other end."""
-        return self.travel_mm - 2 * self.pull_off_mm
 
 
-def read_axis(identity: BoardIdentity, settings: GrblSettings) -> Axis:
+def read_axis(identity: BoardIdentity, settings: GrblSettings) -> GrblAxis:
     """The configured axis, or ConfigError if board and config contradict each other."""
     values, index = identity.settings, AXES.index(settings.axis)
     _require_settings(values, settings.axis)
     homes_positive = not int(values.get(23, 0)) >> index & 1
     if settings.homing_direction != "auto":
         homes_positive = settings.homing_direction == "positive"
-    axis = Axis(
-        steps_per_mm=values[100 + index],
+    travel, pull_off = values[130 + index], max(values.get(27, 1.0), 0.0)
+    axis = GrblAxis(
+        step_mm=1.0 / values[100 + index],
+        usable_mm=travel - 2 * pull_off,
         speed_mm_per_s=values[110 + index] / 60,
         acceleration_mm_per_s2=values[120 + index],
-        travel_mm=values[130 + index],
-        pull_off_mm=_pull_off_mm(values),
         homes_positive=homes_positive,
-        homing_time_s=_homing_time_s(values, values[130 + index], settings),
+        homing_time_s=_homing_time_s(values, travel, pull_off, settings),
+        steps_per_mm=values[100 + index],
+        travel_mm=travel,
+        pull_off_mm=pull_off,
     )
-    pull_off = f"$27 = {axis.pull_off_mm:g} mm at both ends"
-    limits = AxisLimits(
+    require_fit(
+        settings,
+        axis,
         board="board",
-        step_mm=axis.step_mm,
-        usable_mm=axis.usable_mm,
-        travel_source=f"${130 + index} = {axis.travel_mm:g} mm, minus {pull_off}",
-        speed_mm_per_s=axis.speed_mm_per_s,
+        travel_source=f"${130 + index} = {travel:g} mm, minus $27 = {pull_off:g} mm at both ends",
         speed_source=f"${110 + index} is {axis.speed_mm_per_s * 60:g} mm/min",
     )
-    require_fit(settings, limits)
     return axis
 
 
@@ -105,14 +91,12 @@ def _require_settings(values: Mapping[int, float], axis: str) -> None:
         )
 
 
-def _pull_off_mm(values: Mapping[int, float]) -> float:
-    return max(values.get(27, 1.0), 0.0)
-
-
-def _homing_time_s(values: Mapping[int, float], travel_mm: float, settings: GrblSettings) -> float:
+def _homing_time_s(
+    values: Mapping[int, float], travel_mm: float, pull_off_mm: float, settings: GrblSettings
+) -> float:
     seek, feed = max(values.get(25, 500.0), 1.0) / 60, max(values.get(24, 25.0), 1.0) / 60
     # Per cycle: a search of 1.5 times the travel, then off, on and off again; up to three cycles.
-    pull_off_s = _pull_off_mm(values) * (2 / seek + 5 / feed)
+    pull_off_s = pull_off_mm * (2 / seek + 5 / feed)
     cycle_s = 1.5 * travel_mm / seek + pull_off_s + 4 * values.get(26, 250) / 1e3
     reason = (
         f"the board searches its switch at $25 = {seek * 60:g} mm/min and touches it at "
@@ -123,27 +107,27 @@ def _homing_time_s(values: Mapping[int, float], travel_mm: float, settings: Grbl
 
 def advice(identity: BoardIdentity, settings: GrblSettings) -> tuple[Diagnosis, ...]:
     """Settings that work, but should be changed."""
-    values, found = identity.settings, []
-    if values.get(1, 255) != 255:
-        found.append(
-            Diagnosis(
-                f"$1={values[1]:g}: the motor is released at rest, and the carriage can slip",
-                "set $1=255",
-            )
-        )
-    if values.get(20, 1) == 0:
-        found.append(
-            Diagnosis("$20=0: the board's soft limits are off", "set $20=1 as a second safeguard")
-        )
-    if values.get(21, 1) == 0:
-        found.append(
-            Diagnosis("$21=0: the board ignores its limit switches in motion", "set $21=1")
-        )
-    if settings.homing_command != "axis" and "H" not in identity.options:
-        found.append(
-            Diagnosis(
-                "$H homes every axis of this board",
-                "connect a limit switch to each, or use a one-axis build",
-            )
-        )
-    return tuple(found)
+    values = identity.settings
+    released = (
+        f"$1={values.get(1, 255):g}: the motor is released at rest, and the carriage can slip"
+    )
+    homes_all = settings.homing_command != "axis" and "H" not in identity.options
+    found = (
+        (values.get(1, 255) != 255, released, "set $1=255"),
+        (
+            values.get(20, 1) == 0,
+            "$20=0: the board's soft limits are off",
+            "set $20=1 as a second safeguard",
+        ),
+        (
+            values.get(21, 1) == 0,
+            "$21=0: the board ignores its limit switches in motion",
+            "set $21=1",
+        ),
+        (
+            homes_all,
+            "$H homes every axis of this board",
+            "connect a limit switch to each, or use a one-axis build",
+        ),
+    )
+    return tuple(Diagnosis(detail, fix) for applies, detail, fix in found if applies)

@@ -32,7 +32,7 @@ class GrblStage(SerialStage):
     ) -> None:
         parts = SerialParts(settings, clock, open_line, log, board="board")
         self.session = GrblSession(parts)
-        self.handshake = GrblHandshake(parts, self.session)
-        self.motion = GrblMotion(parts, self.session, self.handshake)
-        homing = GrblHoming(parts, self.session, self.handshake, self.motion)
+        self.handshake = GrblHandshake(self.session)
+        self.motion = GrblMotion(self.session, self.handshake)
+        homing = GrblHoming(self.session, self.handshake, self.motion)
         super().__init__(parts, self.handshake, homing, self.motion, confirm_homing)

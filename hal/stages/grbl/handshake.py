@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from macontrol.config.model.errors import ConfigError, StageError
+from macontrol.config.model.errors import ConfigError, NoAnswerError, StageError
 from macontrol.config.sections.stage import AXES
 from macontrol.hal.serial.latency import AnswerTimes, Parts, measure_until_stable
-from macontrol.hal.serial.rail import describe, usable_rail
-from macontrol.hal.serial.stage import SerialParts
+from macontrol.hal.serial.rail import describe
 from macontrol.hal.stage import StageDescription
-from macontrol.hal.stages.grbl.board import Axis, BoardIdentity, read_axis
+from macontrol.hal.stages.grbl.board import BoardIdentity, GrblAxis, read_axis
 from macontrol.hal.stages.grbl.protocol import (
     CRITICAL_ALARMS,
     REPORT_MM,
@@ -21,7 +20,6 @@ from macontrol.hal.stages.grbl.protocol import (
     move_lines,
 )
 from macontrol.hal.stages.grbl.session import ANSWER_S, STOP_S, GrblSession
-from macontrol.hal.stages.grbl.settings import GrblSettings
 
 _RESETS = 3
 # How often the settings are read to get the same values twice.
@@ -39,20 +37,18 @@ _Facts = TypeVar("_Facts")
 class GrblHandshake:
     """What the board is. `identity` and `axis` are known once it is identified."""
 
-    def __init__(self, parts: SerialParts[GrblSettings], session: GrblSession) -> None:
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._position = parts.position
-        self._session = session
+    def __init__(self, session: GrblSession) -> None:
+        parts, self._session = session.parts, session
+        self._settings, self._clock, self._position = parts.settings, parts.clock, parts.position
         self._identity: BoardIdentity | None = None
-        self._axis: Axis | None = None
+        self._axis: GrblAxis | None = None
 
     @property
     def identity(self) -> BoardIdentity:
         return self._position.known(self._identity)
 
     @property
-    def axis(self) -> Axis:
+    def axis(self) -> GrblAxis:
         return self._position.known(self._axis)
 
     @property
@@ -110,7 +106,7 @@ class GrblHandshake:
                 f"{' '.join(AXES[:axes])}",
                 "set stage.grbl.axis to one of them",
             )
-        return StageError(
+        return NoAnswerError(
             f"{port}: no GRBL board answers at {self._settings.baud_rate} baud",
             'check the port, the preset (stage.driver is "grbl"), stage.baud_rate and the power '
             "of the board",
@@ -210,19 +206,9 @@ class GrblHandshake:
 
         return measure_until_stable(measure, _TIMED_EXCHANGES)
 
-    def _latency_s(self, answers_s: Parts) -> float:
-        """A report before, the lines, and a report after, which arrives while it settles."""
+    def describe(self, answers_s: Parts) -> StageDescription:
+        # A report before, the lines, and a report after, which arrives while it settles.
         report_s, lines_s = answers_s
         after_s = max(report_s - self._settings.settling_s, 0.0)
-        return report_s + lines_s + _PLANNING_S + after_s
-
-    def describe(self, answers_s: Parts) -> StageDescription:
-        axis, settings = self.axis, self._settings
-        return describe(
-            settings,
-            usable_rail(settings, axis.usable_mm, axis.step_mm),
-            speed_mm_per_s=axis.speed_mm_per_s,
-            acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
-            latency_s=self._latency_s(answers_s),
-            tolerance_mm=REPORT_MM,
-        )
+        latency_s = report_s + lines_s + _PLANNING_S + after_s
+        return describe(self._settings, self.axis, latency_s=latency_s, tolerance_mm=REPORT_MM)

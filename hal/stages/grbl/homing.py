@@ -5,13 +5,11 @@ from __future__ import annotations
 from math import nan
 
 from macontrol.config.model.errors import StageError
-from macontrol.hal.serial.stage import SerialParts
-from macontrol.hal.stages.grbl.coordinates import Coordinates
+from macontrol.hal.serial.rail import Coordinates
 from macontrol.hal.stages.grbl.handshake import GrblHandshake
 from macontrol.hal.stages.grbl.motion import GrblMotion
 from macontrol.hal.stages.grbl.protocol import REPORT_MM, RESET, Failure
 from macontrol.hal.stages.grbl.session import GrblSession
-from macontrol.hal.stages.grbl.settings import GrblSettings
 
 _REPORTS_OF_HOME = 5
 _LONGEST_EXACT = 2**23
@@ -21,14 +19,8 @@ _LONGEST_EXACT = 2**23
 class GrblHoming:
     """Finds the switch and sets the origin of the coordinates."""
 
-    def __init__(
-        self,
-        parts: SerialParts[GrblSettings],
-        session: GrblSession,
-        handshake: GrblHandshake,
-        motion: GrblMotion,
-    ) -> None:
-        self._settings = parts.settings
+    def __init__(self, session: GrblSession, handshake: GrblHandshake, motion: GrblMotion) -> None:
+        self._settings = session.parts.settings
         self._session = session
         self._handshake = handshake
         self._motion = motion
@@ -40,10 +32,12 @@ class GrblHoming:
         return self._handshake.axis.homing_time_s
 
     def run(self, deadline_s: float) -> None:
-        session, which, axis = self._session, self._settings.homing_command, self._settings.axis
+        session, which = self._session, self._settings.homing_command
         session.forget_owed()
         is_single = which == "axis" or (which == "auto" and "H" in self._handshake.identity.options)
-        session.send(f"$H{axis if is_single else ''}\n".encode("ascii"), deadline_s, answers=1)
+        session.send(
+            f"$H{self._settings.axis if is_single else ''}\n".encode("ascii"), deadline_s, answers=1
+        )
         while session.owed:
             report = session.next_report(deadline_s)
             if report is None:
@@ -53,7 +47,8 @@ class GrblHoming:
         home = self._read_home(deadline_s)
         self._check_home(home)
         self._previous_mm = home
-        self._motion.begin_at(Coordinates(self._handshake.axis, self._settings, home), home)
+        settings, axis = self._settings, self._handshake.axis
+        self._motion.begin_at(Coordinates(settings, axis, home, in_steps=False), home)
 
     def abort(self) -> None:
         self._session.send(RESET)

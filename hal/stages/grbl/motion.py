@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from macontrol.config.model.errors import StageError
-from macontrol.hal.serial.stage import SerialParts
+from macontrol.config.model.errors import StageBusyError, StageError
+from macontrol.hal.serial.rail import Coordinates
 from macontrol.hal.stage import Arrival
-from macontrol.hal.stages.grbl.coordinates import Coordinates
 from macontrol.hal.stages.grbl.handshake import GrblHandshake
 from macontrol.hal.stages.grbl.protocol import (
     FEED_HOLD,
@@ -23,7 +22,6 @@ from macontrol.hal.stages.grbl.protocol import (
     move_lines,
 )
 from macontrol.hal.stages.grbl.session import ANSWER_S, BANNER_WAIT_S, STOP_S, GrblSession
-from macontrol.hal.stages.grbl.settings import GrblSettings
 
 # A report that is not older than this is not requested again.
 _FRESH_S = 0.01
@@ -36,14 +34,10 @@ _NOT_STARTED_S = 1.0
 class GrblMotion:
     """Moves, reports and stops, in the coordinates of the last homing."""
 
-    def __init__(
-        self, parts: SerialParts[GrblSettings], session: GrblSession, handshake: GrblHandshake
-    ) -> None:
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._position = parts.position
-        self._session = session
-        self._handshake = handshake
+    def __init__(self, session: GrblSession, handshake: GrblHandshake) -> None:
+        self._session, self._handshake = session, handshake
+        self._clock, self._position = session.parts.clock, session.parts.position
+        self._axis_name = session.parts.settings.axis
         self._coordinates: Coordinates | None = None
         self._target_mm = nan
         self._range_mm = (nan, nan)
@@ -67,15 +61,15 @@ class GrblMotion:
         session, position, stage = self._session, self._position, self._position.description
         session.drain()
         if session.owed:
-            raise StageError("the stage is still busy with an earlier move")
+            raise StageBusyError("the stage is still busy with an earlier move")
         self._require_rest(deadline_s)
         target = min(max(position_mm, 0.0), stage.travel_mm)
         start = position.reported_mm
         self._range_mm = (min(start, target), max(start, target))
         self._target_mm, self._idle_since_s, self._rest_seen_at_s = target, None, -inf
         position.still_at_s = inf
-        machine_mm = self.coordinates.to_machine(target)
-        lines = move_lines(self._settings.axis, machine_mm, stage.speed_mm_per_s)
+        machine_mm = self.coordinates.to_board(target)
+        lines = move_lines(self._axis_name, machine_mm, stage.speed_mm_per_s)
         session.send(lines, deadline_s, answers=2)
         refusal: Failure | None = None
         while session.owed:
@@ -86,7 +80,7 @@ class GrblMotion:
                 if session.owed:  # the motion itself is refused, so it does not take place
                     self._target_mm = position.reported_mm
                 refusal = refusal or report
-        position.still_at_s = self._clock.now() + self._settings.settling_s
+        position.begin_settling()
         if refusal is not None:
             # grblHAL refuses every line until it has received an empty one.
             session.send(b"\n", deadline_s, answers=1)
@@ -124,15 +118,12 @@ class GrblMotion:
             self._accept(status)
             if self._is_at_target(status):
                 self._note_rest()
-                self._clock.sleep_until(min(position.still_at_s, deadline_s))
-                now = self._clock.now()
-                arrived = position.still_at_s <= now
-                return Arrival(position.reported_mm, arrived, min(position.still_at_s, now))
+                return position.await_settled(deadline_s)
             # One of the two `ok` belonged to something else: the last one is still owed.
             self._session.owed, position.still_at_s = 1, inf
             if not self._session.await_answers(deadline_s):
                 break
-            position.still_at_s = self._clock.now() + self._settings.settling_s
+            position.begin_settling()
         return self._not_arrived()
 
     def _not_arrived(self) -> Arrival:
@@ -159,7 +150,7 @@ class GrblMotion:
         if is_at_rest:
             self._note_rest()
         if is_at_rest and position.still_at_s == inf:
-            position.still_at_s = now + self._settings.settling_s
+            position.begin_settling()
         return Arrival(position.reported_mm, is_at_rest and now >= position.still_at_s, now)
 
     def is_ready(self, deadline_s: float) -> bool:

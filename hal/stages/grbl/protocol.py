@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import isfinite
 from typing import TypeAlias
 
 RESET = b"\x18"
@@ -23,6 +22,8 @@ _SETTING = re.compile(rb"^\$(\d{1,4})=\s*([-+0-9.eE]{1,24})\s*(?:\(.*)?$")
 _ERROR = re.compile(rb"^error:\s*(\d{1,3})$")
 # An alarm counts even with noise in front of it; an `ok` does not.
 _ALARM = re.compile(rb"ALARM:\s*(\d{1,3})$")
+# So many digits are always a finite number.
+_NUMBER = re.compile(rb"^[-+]?\d{1,12}(\.\d{0,12})?$|^[-+]?\.\d{1,12}$")
 _STATE = re.compile(rb"^[A-Z][A-Za-z]{1,9}(?::\d{1,2})?$")
 
 ALARMS = {
@@ -191,10 +192,7 @@ def _parse_status(body: bytes) -> Status | None:
 
 
 def _number(text: bytes) -> float | None:
-    if not re.match(rb"^[-+]?\d{1,12}(\.\d{0,12})?$|^[-+]?\.\d{1,12}$", text):
-        return None
-    value = float(text)
-    return value if isfinite(value) else None
+    return float(text) if _NUMBER.match(text) else None
 
 
 def move_lines(axis: str, machine_mm: float, speed_mm_per_s: float) -> bytes:

@@ -41,11 +41,11 @@ class GrblSession:
     """One board behind one connection."""
 
     def __init__(self, parts: SerialParts[GrblSettings]) -> None:
+        self.parts = parts
         self._port = parts.settings.port
         self._clock = parts.clock
         self._connection = parts.connection
         self._position = parts.position
-        self._tolerance = parts.tolerance
         self.index = AXES.index(parts.settings.axis)
         self.banner: Banner | None = None
         self.alarm: Alarm | None = None
@@ -140,10 +140,10 @@ class GrblSession:
 
     def _in_machine_coordinates(self, report: Status) -> Status | None:
         """The report with a machine position; None if it cannot be computed."""
-        offsets = self._work_offsets
-        offset = offsets[-1] if len(offsets) == 2 and offsets[0] == offsets[1] else ()
         if self.index < len(report.machine):
             return report
+        offsets = self._work_offsets
+        offset = offsets[-1] if len(offsets) == 2 and offsets[0] == offsets[1] else ()
         if self.index < min(len(report.work), len(offset)):
             machine = (work + zero for work, zero in zip(report.work, offset, strict=False))
             return replace(report, machine=tuple(machine))
@@ -223,5 +223,5 @@ class GrblSession:
         if self._position.loss_is_expected:
             return
         if alarm.code == HARD_LIMIT:  # often only noise on the wire of the switch
-            self._tolerance.note(str(alarm), "check the limit switch and its wiring")
+            self._position.note_fault(str(alarm), "check the limit switch and its wiring")
         self._position.lose(str(alarm), alarm.fix)

@@ -12,5 +12,6 @@ class GrblSettings(SerialStageSettings):
 
     driver: Literal["grbl"] = "grbl"
     axis: AxisName = "X"
+    """the axis of the board that moves the antenna"""
     homing_command: Literal["auto", "all", "axis"] = "auto"
     """"auto": home this axis alone where the board can"""

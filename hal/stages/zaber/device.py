@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from macontrol.config.model.errors import ConfigError
-from macontrol.hal.serial.rail import AxisLimits, homing_time_s, require_fit
+from macontrol.hal.serial.rail import Axis, homing_time_s, require_fit
 from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 SPEED_UNIT = 1.6384
@@ -51,27 +51,16 @@ class DeviceIdentity:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAxis:
-    """The configured axis. Positions are in microsteps, as on the device."""
+@dataclass(frozen=True, kw_only=True)
+class ZaberAxis(Axis):
+    """One axis of a device. Its positions are in microsteps, which are its steps."""
 
-    microstep_mm: float
     low: int
     high: int
     home: int
     """The expected position after homing."""
-    homes_positive: bool
-    speed_mm_per_s: float
-    acceleration_mm_per_s2: float
-    homing_time_s: float
     move_speed: int | None
     """The speed data of every move; None to use the device's own speed."""
-
-    @property
-    def usable_mm(self) -> float:
-        """From the position after homing to the other end."""
-        other = self.low if self.homes_positive else self.high
-        return abs(other - self.home) * self.microstep_mm
 
 
 def read_microstep(settings: ZaberSettings) -> float:
@@ -84,7 +73,7 @@ def read_microstep(settings: ZaberSettings) -> float:
     return settings.microstep_mm
 
 
-def read_axis(identity: DeviceIdentity, settings: ZaberSettings) -> DeviceAxis:
+def read_axis(identity: DeviceIdentity, settings: ZaberSettings) -> ZaberAxis:
     """The configured axis, or ConfigError if device and config contradict each other."""
     microstep = read_microstep(settings)
     if not identity.low < identity.high or identity.maxspeed <= 0:
@@ -97,27 +86,26 @@ def read_axis(identity: DeviceIdentity, settings: ZaberSettings) -> DeviceAxis:
     home = identity.high if positive else min(max(0, identity.low), identity.high)
     acceleration = identity.accel / ACCELERATION_UNIT * microstep
     speed = settings.speed_mm_per_s
-    axis = DeviceAxis(
-        microstep_mm=microstep,
+    axis = ZaberAxis(
+        step_mm=microstep,
+        usable_mm=abs((identity.low if positive else identity.high) - home) * microstep,
+        speed_mm_per_s=identity.maxspeed / SPEED_UNIT * microstep,
+        acceleration_mm_per_s2=acceleration if acceleration > 0 else inf,
+        homes_positive=positive,
+        homing_time_s=_homing_time_s(identity, settings),
         low=identity.low,
         high=identity.high,
         home=home,
-        homes_positive=positive,
-        speed_mm_per_s=identity.maxspeed / SPEED_UNIT * microstep,
-        acceleration_mm_per_s2=acceleration if acceleration > 0 else inf,
-        homing_time_s=_homing_time_s(identity, settings),
         move_speed=None if speed == "auto" else max(int(speed / microstep * SPEED_UNIT + 1e-6), 1),
     )
-    limits = AxisLimits(
+    require_fit(
+        settings,
+        axis,
         board="device",
-        step_mm=microstep,
-        usable_mm=axis.usable_mm,
         travel_source=f"{axis.usable_mm:g} mm from home; limit.min = {axis.low}, "
         f"limit.max = {axis.high} microsteps",
-        speed_mm_per_s=axis.speed_mm_per_s,
         speed_source=f"its maxspeed is {identity.maxspeed}",
     )
-    require_fit(settings, limits)
     if speed != "auto" and _version(identity.firmware) < _FIRST_WITH_MOVE_SPEED:
         raise ConfigError(
             f"stage.speed_mm_per_s = {speed:g}: firmware {identity.firmware} has one speed for all "

@@ -95,10 +95,6 @@ class ZaberDiagnostics:
             if flag in HIDING_FLAGS or flag == MANUAL
         ]
         if self._was_moving:
-            found.append(
-                Diagnosis(
-                    "it was moving when it was connected, and has been stopped",
-                    "find out what else drives it",
-                )
-            )
+            moving = "it was moving when it was connected, and has been stopped"
+            found.append(Diagnosis(moving, "find out what else drives it"))
         return tuple(found)

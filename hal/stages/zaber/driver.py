@@ -33,7 +33,7 @@ class ZaberStage(SerialStage):
     ) -> None:
         parts = SerialParts(settings, clock, open_line, log, board="device")
         self.session = ZaberSession(parts)
-        self.handshake = ZaberHandshake(parts, self.session)
-        self.motion = ZaberMotion(parts, self.session, self.handshake)
-        homing = ZaberHoming(parts, self.session, self.handshake, self.motion)
+        self.handshake = ZaberHandshake(self.session)
+        self.motion = ZaberMotion(self.session, self.handshake)
+        homing = ZaberHoming(self.session, self.handshake, self.motion)
         super().__init__(parts, self.handshake, homing, self.motion, confirm_homing)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from macontrol.config.model.errors import ConfigError, StageError
+from macontrol.config.model.errors import ConfigError, NoAnswerError, StageError
 from macontrol.hal.serial.latency import AnswerTimes, Parts, measure_until_stable
-from macontrol.hal.serial.rail import describe, usable_rail
-from macontrol.hal.serial.stage import SerialParts
+from macontrol.hal.serial.rail import describe
 from macontrol.hal.stage import StageDescription
 from macontrol.hal.stages.zaber.device import (
     NEAR,
-    DeviceAxis,
     DeviceIdentity,
+    ZaberAxis,
     read_axis,
     read_microstep,
 )
 from macontrol.hal.stages.zaber.protocol import whole_number
 from macontrol.hal.stages.zaber.session import ATTEMPTS, SHORTEST_POLL_S, ZaberSession
-from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 STOP_S = 5.0
 # Per batch; see hal/serial/latency.py.
@@ -28,20 +26,18 @@ _PLANNING_S = 0.002
 class ZaberHandshake:
     """What the device is. `identity` and `axis` are known once it is identified."""
 
-    def __init__(self, parts: SerialParts[ZaberSettings], session: ZaberSession) -> None:
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._position = parts.position
-        self._session = session
+    def __init__(self, session: ZaberSession) -> None:
+        parts, self._session = session.parts, session
+        self._settings, self._clock, self._position = parts.settings, parts.clock, parts.position
         self._identity: DeviceIdentity | None = None
-        self._axis: DeviceAxis | None = None
+        self._axis: ZaberAxis | None = None
 
     @property
     def identity(self) -> DeviceIdentity:
         return self._position.known(self._identity)
 
     @property
-    def axis(self) -> DeviceAxis:
+    def axis(self) -> ZaberAxis:
         return self._position.known(self._axis)
 
     @property
@@ -70,7 +66,7 @@ class ZaberHandshake:
             if reply is not None:
                 break
         else:
-            raise StageError(
+            raise NoAnswerError(
                 f"{settings.port}: no Zaber device answers as device {settings.device_address} at "
                 f"{settings.baud_rate} baud",
                 'check the port, the preset (stage.driver is "zaber"), stage.zaber.device_address, '
@@ -145,13 +141,7 @@ class ZaberHandshake:
         return measure_until_stable(measure, _TIMED_QUESTIONS)
 
     def describe(self, answers_s: Parts) -> StageDescription:
-        axis, settings = self.axis, self._settings
-        return describe(
-            settings,
-            usable_rail(settings, axis.usable_mm, axis.microstep_mm),
-            speed_mm_per_s=axis.speed_mm_per_s,
-            acceleration_mm_per_s2=axis.acceleration_mm_per_s2,
-            # A question for the flags, the move, and a last question that was just too early.
-            latency_s=3 * answers_s[0] + _PLANNING_S + SHORTEST_POLL_S,
-            tolerance_mm=max((NEAR - 0.5) * axis.microstep_mm, 1e-3),
-        )
+        # A question for the flags, the move, and a last question that was just too early.
+        latency_s = 3 * answers_s[0] + _PLANNING_S + SHORTEST_POLL_S
+        tolerance_mm = max((NEAR - 0.5) * self.axis.step_mm, 1e-3)
+        return describe(self._settings, self.axis, latency_s=latency_s, tolerance_mm=tolerance_mm)

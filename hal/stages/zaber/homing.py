@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from macontrol.config.model.errors import StageError
+from macontrol.config.model.errors import NoAnswerError, StageError
 from macontrol.hal.serial.position import SILENCE_S
-from macontrol.hal.serial.stage import SerialParts
-from macontrol.hal.stages.zaber.coordinates import Coordinates
+from macontrol.hal.serial.rail import Coordinates
 from macontrol.hal.stages.zaber.device import NEAR
 from macontrol.hal.stages.zaber.handshake import ZaberHandshake
 from macontrol.hal.stages.zaber.motion import ZaberMotion
 from macontrol.hal.stages.zaber.protocol import INTERRUPTED, explain, is_fault, voids_position
 from macontrol.hal.stages.zaber.session import LONGEST_POLL_S, AxisStatus, ZaberSession
-from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 
 class ZaberHoming:
     """Finds the home sensor and sets the origin of the coordinates."""
 
     def __init__(
-        self,
-        parts: SerialParts[ZaberSettings],
-        session: ZaberSession,
-        handshake: ZaberHandshake,
-        motion: ZaberMotion,
+        self, session: ZaberSession, handshake: ZaberHandshake, motion: ZaberMotion
     ) -> None:
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._position = parts.position
-        self._session = session
+        parts, self._session = session.parts, session
+        self._settings, self._clock, self._position = parts.settings, parts.clock, parts.position
         self._handshake = handshake
         self._motion = motion
         self._previous: int | None = None
@@ -39,25 +31,25 @@ class ZaberHoming:
 
     def run(self, deadline_s: float) -> None:
         with self._position.expecting_loss():  # until it ends, every flag says "not homed"
-            self._begin(deadline_s)
+            self._session.ask_soon("warnings clear", deadline_s)
+            reply = self._session.ask_soon("home", deadline_s)
+            if reply is None:
+                raise NoAnswerError(f"{self._settings.port}: the device does not answer home")
+            if not reply.accepted:
+                raise StageError(f"the device refuses to home: {reply.refusal}")
             home = self._await_end(deadline_s).position
-            self._check_flags(deadline_s)
+            for flag in self._session.ask_flags(deadline_s):
+                if voids_position(flag) or flag == INTERRUPTED:
+                    raise StageError(f"homing failed: {explain(flag)}")
             self._check_home(home)
-            coordinates = Coordinates(self._handshake.axis, self._settings, home)
+            axis = self._handshake.axis
+            coordinates = Coordinates(self._settings, axis, home, in_steps=True)
             self._check_limits(home, coordinates)
         self._previous = home
         self._motion.begin_at(coordinates, home)
 
     def abort(self) -> None:
         self._session.post("stop")
-
-    def _begin(self, deadline_s: float) -> None:
-        self._session.ask_soon("warnings clear", deadline_s)
-        reply = self._session.ask_soon("home", deadline_s)
-        if reply is None:
-            raise StageError(f"{self._settings.port}: the device does not answer home")
-        if not reply.accepted:
-            raise StageError(f"the device refuses to home: {reply.refusal}")
 
     def _await_end(self, deadline_s: float) -> AxisStatus:
         port, answered = self._settings.port, self._clock.now()
@@ -71,7 +63,7 @@ class ZaberHoming:
                 if not status.busy:
                     return status
             elif now - answered >= SILENCE_S:
-                raise StageError(f"{port}: the device stopped answering during homing")
+                raise NoAnswerError(f"{port}: the device stopped answering during homing")
             if now >= deadline_s:
                 raise StageError(f"{port}: homing did not end in time")
 
@@ -79,11 +71,6 @@ class ZaberHoming:
         for flag in status.flags:
             if is_fault(flag):
                 self._session.note_fault(flag)
-                raise StageError(f"homing failed: {explain(flag)}")
-
-    def _check_flags(self, deadline_s: float) -> None:
-        for flag in self._session.ask_flags(deadline_s):
-            if voids_position(flag) or flag == INTERRUPTED:
                 raise StageError(f"homing failed: {explain(flag)}")
 
     def _check_home(self, home: int) -> None:
@@ -103,7 +90,8 @@ class ZaberHoming:
     def _check_limits(self, home: int, coordinates: Coordinates) -> None:
         """The whole usable rail must be within the limits of the device."""
         axis = self._handshake.axis
-        if not all(axis.low <= end <= axis.high for end in coordinates.ends):
+        ends = coordinates.to_board(0.0), coordinates.to_board(self._position.description.travel_mm)
+        if not all(axis.low <= end <= axis.high for end in ends):
             raise StageError(
                 f"after homing the device is at {home} microsteps, and from there the rail exceeds "
                 f"its limits [{axis.low}, {axis.high}]",

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from math import inf
 
-from macontrol.config.model.errors import StageError, StageLostError
+from macontrol.config.model.errors import StageBusyError, StageError, StageLostError
 from macontrol.hal.serial.position import SILENCE_S
-from macontrol.hal.serial.stage import SerialParts
+from macontrol.hal.serial.rail import Coordinates
 from macontrol.hal.stage import Arrival
-from macontrol.hal.stages.zaber.coordinates import Coordinates
 from macontrol.hal.stages.zaber.handshake import STOP_S, ZaberHandshake
 from macontrol.hal.stages.zaber.protocol import INTERRUPTED, MANUAL, explain
 from macontrol.hal.stages.zaber.session import (
@@ -22,7 +21,6 @@ from macontrol.hal.stages.zaber.session import (
     AxisStatus,
     ZaberSession,
 )
-from macontrol.hal.stages.zaber.settings import ZaberSettings
 
 # A caller waits for this, so a lost stage gets fewer attempts.
 _STOPS_WHEN_LOST = 2
@@ -31,14 +29,9 @@ _STOPS_WHEN_LOST = 2
 class ZaberMotion:
     """Moves, reports and stops, in the coordinates of the last homing."""
 
-    def __init__(
-        self, parts: SerialParts[ZaberSettings], session: ZaberSession, handshake: ZaberHandshake
-    ) -> None:
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._position = parts.position
-        self._session = session
-        self._handshake = handshake
+    def __init__(self, session: ZaberSession, handshake: ZaberHandshake) -> None:
+        self._session, self._handshake = session, handshake
+        self._clock, self._position = session.parts.clock, session.parts.position
         self._coordinates: Coordinates | None = None
 
     def begin_at(self, coordinates: Coordinates, home: int) -> None:
@@ -54,15 +47,13 @@ class ZaberMotion:
         position, axis = self._position, self._handshake.axis
         before = self._require_status(deadline_s)
         if before.busy:
-            raise StageError(
-                f"the stage is paused: {explain(MANUAL)}"
-                if MANUAL in before.flags
-                else "the stage is still busy with an earlier move"
-            )
+            if MANUAL in before.flags:
+                raise StageError(f"the stage is paused: {explain(MANUAL)}")
+            raise StageBusyError("the stage is still busy with an earlier move")
         previous = position.reported_mm
         position.reported_mm = self.coordinates.to_rail(before.position)
         position.require_unmoved(previous)
-        target = self.coordinates.to_device(position_mm)
+        target = round(self.coordinates.to_board(position_mm))
         speed = "" if axis.move_speed is None else f" {axis.move_speed}"
         position.still_at_s = inf
         sent = self._clock.now()
@@ -70,7 +61,7 @@ class ZaberMotion:
         if reply is not None and not reply.accepted:
             position.still_at_s = -inf
             raise StageError(f"the device refuses to move to {position_mm:.4f} mm: {reply.refusal}")
-        distance = abs(target - before.position) * axis.microstep_mm
+        distance = abs(target - before.position) * axis.step_mm
         expected_s = sent + position.description.motion.time_s(distance)
         return self._await_arrival(target, expected_s, deadline_s)
 
@@ -91,12 +82,9 @@ class ZaberMotion:
                     break
             elif self._clock.now() - answered >= SILENCE_S:
                 position.note_silence(answered)
-        position.still_at_s = self._clock.now() + self._settings.settling_s
+        position.begin_settling()
         self._require_at(self.coordinates.to_rail(target), status)
-        self._clock.sleep_until(min(position.still_at_s, deadline_s))
-        now = self._clock.now()
-        arrived = position.still_at_s <= now
-        return Arrival(position.reported_mm, arrived, min(position.still_at_s, now))
+        return position.await_settled(deadline_s)
 
     def _require_at(self, target_mm: float, status: AxisStatus) -> None:
         reported_mm = self._position.reported_mm
@@ -115,7 +103,7 @@ class ZaberMotion:
         if status.busy:
             position.still_at_s = inf
         elif position.still_at_s == inf:
-            position.still_at_s = now + self._settings.settling_s
+            position.begin_settling()
         return Arrival(position.reported_mm, now >= position.still_at_s, now)
 
     def is_ready(self, deadline_s: float) -> bool:
@@ -144,7 +132,7 @@ class ZaberMotion:
         if position.is_homed:
             position.reported_mm = self.coordinates.to_rail(status.position)
         if position.still_at_s == inf:
-            position.still_at_s = self._clock.now() + self._settings.settling_s
+            position.begin_settling()
 
     def _stop_lost(self) -> None:
         """Stop a stage whose position is unknown: its flags do not matter."""

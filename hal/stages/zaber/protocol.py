@@ -158,14 +158,13 @@ def parse(line: bytes) -> Message:
     return Noise(line)
 
 
-def number(text: str) -> float | None:
-    """The number in a reply, or None if it is not a number."""
-    return float(text) if _NUMBER.fullmatch(text) else None
+def is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
 
 
 def whole_number(text: str) -> int | None:
     """The whole number in a reply, or None if it is not one."""
-    return int(text) if _NUMBER.fullmatch(text) and "." not in text else None
+    return int(text) if is_number(text) and "." not in text else None
 
 
 def is_fault(flag: str) -> bool:

@@ -23,7 +23,7 @@ from macontrol.hal.stages.zaber.protocol import (
     encode,
     explain,
     is_fault,
-    number,
+    is_number,
     parse,
     voids_position,
     whole_number,
@@ -51,12 +51,12 @@ class ZaberSession:
     """One axis of one device behind one connection."""
 
     def __init__(self, parts: SerialParts[ZaberSettings]) -> None:
+        self.parts = parts
         self._port = parts.settings.port
         self._address = parts.settings.device_address
         self._clock = parts.clock
         self._connection = parts.connection
         self._position = parts.position
-        self._tolerance = parts.tolerance
         self.axis_number = AXES.index(parts.settings.axis) + 1
         self.requires_checksums = False
         """Whether the device sends checksums, so that a message without one is noise."""
@@ -77,14 +77,11 @@ class ZaberSession:
 
     def ask(self, text: str, deadline_s: float, *, axis: int | None = None) -> Reply | None:
         """Send a command and return its reply; None if none arrives by the deadline."""
+        self.post(text, deadline_s, axis=axis)
         addressed = self.axis_number if axis is None else axis
-        self.post(text, deadline_s, axis=addressed)
         while (message := self._next_message(deadline_s)) is not None:
-            if (
-                isinstance(message, Reply)
-                and message.message_id == self._message_id
-                and message.axis == addressed
-            ):
+            asked = self._message_id, addressed
+            if isinstance(message, Reply) and (message.message_id, message.axis) == asked:
                 return message
             if self._clock.now() >= deadline_s:
                 break
@@ -100,7 +97,7 @@ class ZaberSession:
             reply = self.ask_soon(f"get {name}", deadline_s, axis=axis)
             if reply is not None and not reply.accepted:
                 raise StageError(f"the device does not report its {name}: {reply.refusal}")
-            if reply is not None and number(reply.data) is not None:
+            if reply is not None and is_number(reply.data):
                 return reply.data
             if self._clock.now() >= deadline_s:
                 break
@@ -187,6 +184,6 @@ class ZaberSession:
     def note_fault(self, flag: str) -> None:
         """Note a stall, which is tolerated once."""
         if flag == STALLED:
-            self._tolerance.note(
+            self._position.note_fault(
                 explain(STALLED), "check the rail, the cable and the load before the next start"
             )

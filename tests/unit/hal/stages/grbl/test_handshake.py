@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from macontrol.config.model.errors import ConfigError, StageError, StageLostError
+from macontrol.config.model.errors import (
+    BoardRestartedError,
+    ConfigError,
+    NoAnswerError,
+    StageError,
+    StageLostError,
+)
+from macontrol.testing import Answer, Exchange
 from support.scripted_grbl import (
     AFTER_BANNER,
     BANNER,
@@ -23,7 +30,6 @@ from support.scripted_grbl import (
     status,
     with_setting,
 )
-from support.scripted_stage import Answer, Exchange
 
 
 @pytest.mark.fault("board-resets-on-open")
@@ -111,7 +117,7 @@ def test_a_board_found_in_another_state_is_reset(state: str) -> None:
 
 def test_without_an_answer_connecting_fails_with_a_fix() -> None:
     desk = Desk(*[(b"?", []), (b"\x18", [])] * 2)
-    with pytest.raises(StageError, match=r"/dev/ttyTEST: no GRBL board answers at 115200 baud"):
+    with pytest.raises(NoAnswerError):
         desk.stage.connect(desk.soon())
     desk.line.assert_consumed()
     assert not desk.line.is_open
@@ -120,7 +126,7 @@ def test_without_an_answer_connecting_fails_with_a_fix() -> None:
 def test_connecting_ends_by_its_deadline() -> None:
     desk = Desk((b"?", []), (b"\x18", []))
     deadline = desk.soon(3.2)
-    with pytest.raises(StageError, match="no GRBL board answers"):
+    with pytest.raises(NoAnswerError):
         desk.stage.connect(deadline)
     assert desk.clock.now() <= deadline
     desk.line.assert_consumed()
@@ -130,7 +136,7 @@ def test_a_stage_that_is_not_connected_has_no_description_and_does_not_move() ->
     desk = Desk()
     with pytest.raises(StageError, match="connect first"):
         _ = desk.stage.description
-    with pytest.raises(StageLostError, match="not connected"):
+    with pytest.raises(StageLostError):
         desk.stage.move_to(1.0, desk.soon())
 
 
@@ -181,7 +187,7 @@ def test_a_board_that_keeps_restarting_is_refused() -> None:
     script = greeting()
     restarting: list[Exchange] = [script[1], (b"$I\n", [BANNER])]
     desk = Desk(script[0], *restarting * 3)
-    with pytest.raises(StageError, match="restarted during the handshake"):
+    with pytest.raises(BoardRestartedError):
         desk.stage.connect(desk.soon())
     desk.line.assert_consumed()
 

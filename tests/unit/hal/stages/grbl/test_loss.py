@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from macontrol.config.model.errors import StageError, StageLostError
+from macontrol.config.model.errors import LineLostError, NoAnswerError, StageError, StageLostError
+from macontrol.testing import UNPLUGGED
 from support.scripted_grbl import (
     BANNER,
     LOCKED,
@@ -12,7 +13,6 @@ from support.scripted_grbl import (
     homed_desk,
     status,
 )
-from support.scripted_stage import UNPLUGGED
 
 
 def test_a_banner_during_a_run_loses_the_stage() -> None:
@@ -21,7 +21,7 @@ def test_a_banner_during_a_run_loses_the_stage() -> None:
     with pytest.raises(StageLostError, match="was reset during the run"):
         desk.stage.move_to(10.0, desk.soon())
     assert not desk.stage.is_homed
-    with pytest.raises(StageLostError, match="recovered before it moves"):
+    with pytest.raises(StageLostError):
         desk.stage.move_to(10.0, desk.soon())
     with pytest.raises(StageLostError):
         desk.stage.where(desk.soon())
@@ -72,7 +72,7 @@ def test_late_answers_are_not_silence() -> None:
     desk = homed_desk()
     for _ in range(5):
         desk.line.extend((b"?", [(0.5, status("Idle", -2.0))]))
-        with pytest.raises(StageError, match="does not answer"):
+        with pytest.raises(NoAnswerError):
             desk.stage.where(desk.soon(0.1))
         desk.clock.sleep_until(desk.soon(0.6))
     assert desk.stage.is_homed
@@ -81,7 +81,7 @@ def test_late_answers_are_not_silence() -> None:
 def test_a_silent_board_is_lost_after_a_second() -> None:
     desk = homed_desk()
     desk.line.extend((b"?", []))
-    with pytest.raises(StageError, match="does not answer") as first:
+    with pytest.raises(NoAnswerError) as first:
         desk.stage.where(desk.soon(0.3))
     assert not isinstance(first.value, StageLostError)
     desk.line.extend((b"\n", []))
@@ -92,7 +92,7 @@ def test_a_silent_board_is_lost_after_a_second() -> None:
 def test_an_unplugged_board_is_closed_immediately() -> None:
     desk = homed_desk()
     desk.line.extend((MOVE % b"-12.0000", [b"ok", UNPLUGGED]))
-    with pytest.raises(StageLostError, match="gone"):
+    with pytest.raises(LineLostError):
         desk.stage.move_to(10.0, desk.soon())
     assert not desk.line.is_open
     with pytest.raises(StageLostError, match=r"^/dev/ttyTEST: the port is gone; it must be"):

