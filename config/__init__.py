@@ -4,15 +4,19 @@ This is the lowest room and imports no other. `config.model` contains the facts 
 all rooms share, `config.files` reads and writes files safely.
 """
 
-from macontrol.config.loading import (
-    Loaded,
-    differing_keys,
-    load_config,
-    load_with_origins,
-    stored_config,
-)
-from macontrol.config.presets import preset_names, preset_text
-from macontrol.config.schema import Config
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from macontrol.config.loading import (
+        Loaded,
+        differing_keys,
+        load_config,
+        load_with_origins,
+        stored_config,
+    )
+    from macontrol.config.presets import preset_names, preset_text
+    from macontrol.config.schema import Config
 
 __all__ = [
     "Config",
@@ -24,3 +28,16 @@ __all__ = [
     "preset_text",
     "stored_config",
 ]
+
+_HOMES = {"Config": "schema", "preset_names": "presets", "preset_text": "presets"}
+
+
+if not TYPE_CHECKING:  # otherwise a type checker accepts any name
+
+    def __getattr__(name: str) -> object:
+        """Load a name when it is first used: `config.model` is needed without Pydantic."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f"{__name__}.{_HOMES.get(name, 'loading')}")
+        globals()[name] = getattr(module, name)
+        return globals()[name]

@@ -1,4 +1,4 @@
-"""The drivers of stages and probes, as far as a config needs them: their settings.
+"""The drivers of stages and probes, and the policies, as far as a config needs them: settings.
 
 Drivers live in `hal` and in other distributions. They are found when they are used, so that config
 imports none of them.
@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.registry import Registry
-from macontrol.config.sections.driver import DriverSettings
+from macontrol.config.policies import POLICIES
+from macontrol.config.sections.algorithm import algorithm_class
+from macontrol.config.sections.driver import ChosenSettings, DriverSettings
 
 
 class DriverDescription(Protocol):
@@ -39,25 +41,27 @@ PROBE_DRIVERS: Registry[DriverDescription] = Registry(
     "macontrol.hal.registry:ProbeDriver",
 )
 DRIVERS: dict[str, Registry[DriverDescription]] = {"stage": STAGE_DRIVERS, "probe": PROBE_DRIVERS}
-"""The tables of a config that a driver shapes."""
+CHOICES: dict[str, tuple[str, Registry[Any]]] = {
+    "stage": ("driver", STAGE_DRIVERS),
+    "probe": ("driver", PROBE_DRIVERS),
+    "algorithm": ("policy", POLICIES),
+}
+"""The tables of a config that a driver or a policy shapes, and the key that names it."""
 _REMOVED = {"probe": frozenset({"dbm_offset_db"})}
 """Keys of earlier versions that do nothing any more."""
 
 
-def settings_class(section: str, driver: object) -> type[DriverSettings]:
-    """The settings of a driver; ConfigError if it is unknown or broken."""
-    if not isinstance(driver, str):
-        raise ConfigError(f"{driver!r} is not a name", f"known are: {_known(section)}")
-    return DRIVERS[section][driver].settings
-
-
-def _known(section: str) -> str:
-    return ", ".join(DRIVERS[section].names())
+def settings_class(section: str, name: object) -> type[ChosenSettings]:
+    """The settings of a driver or policy; ConfigError if it is unknown or broken."""
+    if not isinstance(name, str):
+        known = ", ".join(CHOICES[section][1].names())
+        raise ConfigError(f"{name!r} is not a name", f"known are: {known}")
+    return DRIVERS[section][name].settings if section in DRIVERS else algorithm_class(name)
 
 
 @dataclass
 class SortedTable:
-    """A `[stage]` or `[probe]` table, its keys sorted for the driver in use."""
+    """A `[stage]`, `[probe]` or `[algorithm]` table, its keys sorted for the driver in use."""
 
     common: dict[str, Any] = field(default_factory=dict)
     """Keys of the table itself, and unknown ones."""
@@ -72,16 +76,16 @@ class SortedTable:
 
 
 def sort_table(
-    section: str, table: Mapping[str, Any], settings: type[DriverSettings]
+    section: str, table: Mapping[str, Any], settings: type[ChosenSettings]
 ) -> SortedTable:
     """Sort the keys of a table. A key of the driver beside its table wins over one within it."""
     found, driver = SortedTable(), settings.driver_name()
-    own = table.get(driver, {})
+    own = table.get(driver, {}) if driver else {}
     if isinstance(own, Mapping):
         found.own |= own
     else:
         found.common[driver] = own  # to be refused
-    names = DRIVERS[section].names()
+    names = CHOICES[section][1].table_names()
     for key, value in table.items():
         if key == driver:
             continue
@@ -103,7 +107,7 @@ def sort_table(
 
 def misplaced_keys(section: str, driver: str, table: Mapping[str, Any]) -> list[str]:
     """The keys in a driver's own table that all drivers share: they belong beside it."""
-    settings = DRIVERS[section][driver].settings
+    settings = settings_class(section, CHOICES[section][1].named_as(driver))
     return [key for key in table if key in settings.model_fields and key not in settings.own_keys()]
 
 
@@ -111,5 +115,5 @@ def belongs_to_another(section: str, key: str) -> bool:
     """Whether any driver of this section has a key of this name, now or formerly."""
     return any(
         key in description.settings.model_fields or key in description.settings.former_keys
-        for description in DRIVERS[section].working()
+        for description in (DRIVERS[section].working() if section in DRIVERS else ())
     )

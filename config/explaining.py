@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from macontrol.config.checks.problem import ContradictionError
-from macontrol.config.drivers import DRIVERS
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.drivers import CHOICES, DRIVERS, settings_class
+from macontrol.config.model.errors import ConfigError, ContradictionError
 from macontrol.config.model.suggestion import cut, did_you_mean, shortened
 from macontrol.config.schema import Config
 
@@ -84,9 +83,10 @@ def _path_of(location: tuple[int | str, ...], tables: Mapping[str, Any]) -> str:
 def _driver_model(section: str, tables: Mapping[str, Any]) -> Any:
     """The settings class of the driver in use, for a section that a driver shapes."""
     table = tables.get(section)
-    if section not in DRIVERS or not isinstance(table, Mapping) or "driver" not in table:
+    key = CHOICES[section][0] if section in CHOICES else ""
+    if not isinstance(table, Mapping) or key not in table:
         return None
-    return DRIVERS[section][table["driver"]].settings
+    return settings_class(section, table[key])
 
 
 def _reason(item: Any, path: str, tables: Mapping[str, Any]) -> str:

@@ -14,11 +14,11 @@ def key_help(config: Config) -> dict[str, str]:
     return {
         f"{section}.{key}": text
         for section in Config.model_fields
-        for key, text in _docs_of(type(getattr(config, section))).items()
+        for key, text in docs_of(type(getattr(config, section))).items()
     }
 
 
-def _docs_of(model: type) -> dict[str, str]:
+def docs_of(model: type) -> dict[str, str]:
     """The docstrings of a model's keys, with those of the models it builds on."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from macontrol.config.checks.rf_plan import PLAN_KEYS
-from macontrol.config.drivers import DRIVERS, misplaced_keys, settings_class, sort_table
+from macontrol.config.drivers import CHOICES, misplaced_keys, settings_class, sort_table
 from macontrol.config.model.errors import ConfigError
 from macontrol.config.model.suggestion import shortened
-from macontrol.config.sections.driver import DriverSettings
+from macontrol.config.sections.driver import ChosenSettings
 
 DEFAULT = "default"
 """The origin of a value that no layer sets."""
@@ -55,11 +55,11 @@ class Merged:
 def merge(layers: Sequence[Layer]) -> Merged:
     """Merge layers, and bring each into the present spelling."""
     merged = Merged()
-    classes = {section: _settings_in(section, layers) for section in DRIVERS}
+    classes = {section: _settings_in(section, layers) for section in CHOICES}
     for layer in layers:
         for section, table in layer.tables.items():
             settings = classes.get(section)
-            if not isinstance(table, Mapping) or (settings is None and section in DRIVERS):
+            if not isinstance(table, Mapping) or (settings is None and section in CHOICES):
                 merged.tables[section] = table
                 merged.origins[section] = layer.origin(section)
                 continue
@@ -90,13 +90,14 @@ def _add_for_driver(
     target: dict[str, Any],
     section: str,
     table: Mapping[str, Any],
-    settings: type[DriverSettings],
+    settings: type[ChosenSettings],
 ) -> None:
     keys, driver = sort_table(section, table, settings), settings.driver_name()
     _refuse_misplaced(layer, section, table)
     _add(merged, layer, target, section, keys.common)
-    own = target[driver] = dict(target.get(driver, {}))
-    _add(merged, layer, own, f"{section}.{driver}", keys.own)
+    if driver:
+        own = target[driver] = dict(target.get(driver, {}))
+        _add(merged, layer, own, f"{section}.{driver}", keys.own)
     for old, new in keys.moved.items():
         where = merged.origins[f"{section}.{new}"] = layer.origin(f"{section}.{old}")
         merged.notices.append(f"{section}.{old} ({where}) is now {section}.{new}")
@@ -104,13 +105,14 @@ def _add_for_driver(
         where = layer.origin(f"{section}.{key}")
         merged.notices.append(f"{section}.{key} ({where}) has no effect any more; remove it")
     if not layer.is_preset:
-        why = f"{section}.driver is {driver}"
+        chosen = driver or target.get(settings.chooser)
+        why = f"{section}.{settings.chooser} is {chosen}"
         merged.idle |= {f"{section}.{key}": why for key in keys.others}
 
 
 def _refuse_misplaced(layer: Layer, section: str, table: Mapping[str, Any]) -> None:
     """Refuse a driver's table that is none, or that holds a key of the section itself."""
-    for name in DRIVERS[section].names():
+    for name in CHOICES[section][1].table_names():
         own = table.get(name, {})
         if not isinstance(own, Mapping):
             where = f"{section}.{name} = {shortened(own)} ({layer.origin(f'{section}.{name}')})"
@@ -120,30 +122,32 @@ def _refuse_misplaced(layer: Layer, section: str, table: Mapping[str, Any]) -> N
         for key in misplaced_keys(section, name, own):
             path = f"{section}.{name}.{key}"
             raise ConfigError(
-                f"{path} ({layer.origin(path)}): every driver has this setting",
+                f"{path} ({layer.origin(path)}): every {CHOICES[section][0]} has this setting",
                 f"write it as {section}.{key}",
             )
 
 
-def _settings_in(section: str, layers: Sequence[Layer]) -> type[DriverSettings] | None:
+def _settings_in(section: str, layers: Sequence[Layer]) -> type[ChosenSettings] | None:
     """The settings of the driver that the last layer names; None if no layer names one."""
     for layer in reversed(layers):
         table = layer.tables.get(section)
         if not isinstance(table, Mapping):
             if table is not None:
                 return None
-        elif "driver" in table:
+        elif (key := CHOICES[section][0]) in table:
             try:
-                return settings_class(section, table["driver"])
+                return settings_class(section, table[key])
             except ConfigError as error:
-                where = f"{section}.driver = {shortened(table['driver'])}"
-                origin = layer.origin(f"{section}.driver")
-                raise ConfigError(f"{where} ({origin}): {error.detail}", error.fix) from error
+                where = f"{section}.{key} = {shortened(table[key])}"
+                origin = layer.origin(f"{section}.{key}")
+                raise ConfigError(
+                    f"{where} ({origin}): {error.detail}", error.fix
+                ) from error.__cause__
     return None
 
 
 def _forget_stale_converter(
-    merged: Merged, layer: Layer, probe: type[DriverSettings] | None
+    merged: Merged, layer: Layer, probe: type[ChosenSettings] | None
 ) -> None:
     """Do not apply a preset's converter to a file's own frequencies.
 

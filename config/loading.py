@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from macontrol.config.checks.effects import idle_site_settings, without_effect
-from macontrol.config.drivers import DRIVERS
+from macontrol.config.drivers import CHOICES, settings_class
 from macontrol.config.explaining import explain, places_of
 from macontrol.config.layers import DEFAULT, Layer, Merged, merge, notify
 from macontrol.config.model.errors import ConfigError, DataError
 from macontrol.config.model.suggestion import cut, shortened
+from macontrol.config.policies import POLICIES
 from macontrol.config.presets import DEFAULT_PRESET, preset_tables
 from macontrol.config.schema import Config
+from macontrol.config.sections.section import Section
 from macontrol.config.toml_text import parse_value, paths_in, read_toml
 
 
@@ -106,7 +108,7 @@ def _assigned(text: str) -> Layer:
         if places:
             example = f"{places[0]}={cut(value.strip()) or 'VALUE'}"
         raise ConfigError(f"--set {cut(text)}", f"write it as section.key=value, as in {example}")
-    if len(keys) > 1 and not (section in DRIVERS and len(keys) == 2):
+    if len(keys) > 1 and not (section in CHOICES and len(keys) == 2):
         keys = [".".join(keys)]
     table: dict[str, Any] = {keys[-1]: parse_value(value.strip())}
     for key in reversed(keys[:-1]):
@@ -117,8 +119,8 @@ def _assigned(text: str) -> Layer:
 def _refuse_wrong_tables(layers: Iterable[Layer], merged: Merged) -> None:
     """Refuse wrong values in the tables of drivers that are not in use."""
     for layer in layers:
-        for section, registry in DRIVERS.items():
-            table, used = layer.tables.get(section, {}), merged.tables[section]["driver"]
+        for section, (key, registry) in CHOICES.items():
+            table, used = layer.tables.get(section, {}), merged.tables[section][key]
             for name in table:
                 if name in registry.names() and name != used:
                     _check_table(layer, section, name, table[name])
@@ -126,29 +128,32 @@ def _refuse_wrong_tables(layers: Iterable[Layer], merged: Merged) -> None:
 
 def _check_table(layer: Layer, section: str, driver: str, table: Mapping[str, Any]) -> None:
     try:
-        DRIVERS[section][driver].settings.model_validate(table)
+        _own_part(section, driver).model_validate(table)
     except ValidationError as error:
         path = f"{section}.{driver}"
         origins = {f"{path}.{key}": layer.origin(f"{path}.{key}") for key in table}
-        tables = {section: {"driver": driver, driver: table}}
+        tables = {section: {CHOICES[section][0]: driver, driver: table}}
         raise explain(error, tables, origins, section) from None
+
+
+def _own_part(section: str, name: str) -> type[BaseModel]:
+    """The model of the own table of a driver or policy."""
+    if section != "algorithm":
+        return settings_class(section, name)
+    return POLICIES[name].settings or Section
 
 
 def _refuse_idle(config: Config, start: Mapping[str, Any], merged: Merged) -> None:
     """Refuse a site that was set to something else than the preset's and has no effect."""
-    lines = []
-    for path, why in idle_site_settings(config).items():
-        section, _, key = path.partition(".")
-        value = getattr(getattr(config, section), key)
-        if path in merged.chosen and value != _as_given(_value_in(start, path)):
-            lines.append(f"{path} = {shortened(value)} ({merged.origins[path]}): {why}")
+    idle = {p: why for p, why in idle_site_settings(config).items() if p in merged.chosen}
+    changed = differing_keys(config, Config.model_validate(start)) if idle else {}
+    lines = [
+        f"{path} = {shortened(changed[path][0])} ({merged.origins[path]}): {why}"
+        for path, why in idle.items()
+        if path in changed
+    ]
     if lines:
         raise ConfigError("\n".join(lines))
-
-
-def _as_given(value: Any) -> Any:
-    """A value of a preset as the config has it: lists are tuples there."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _value_in(tables: Mapping[str, Any], path: str) -> Any:

@@ -6,19 +6,22 @@ config imports none of them.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from macontrol.config.model.registry import Registry
-from macontrol.config.model.suggestion import did_you_mean
 
 
 class PolicyFacts(Protocol):
     """What config uses of a description; `controller.policies.description` has all of it."""
 
     @property
+    def name(self) -> str: ...
+    @property
     def optimal_beta(self) -> float: ...
     @property
-    def settings(self) -> frozenset[str]: ...
+    def settings(self) -> type[Any] | None: ...
+    @property
+    def uses(self) -> frozenset[str] | None: ...
 
 
 POLICIES: Registry[PolicyFacts] = Registry(
@@ -31,14 +34,9 @@ POLICIES: Registry[PolicyFacts] = Registry(
 )
 
 
-def known_policy(name: str) -> str:
-    """Refuse a name that no policy has."""
-    if name not in POLICIES:
-        raise ValueError(f"no policy has this name; {did_you_mean(name, POLICIES.names())}")
-    return name
-
-
 def unused_settings(policy: str) -> set[str]:
-    """The settings of other policies that this one does not use, or whole sections of them."""
-    of_all = (description.settings for description in POLICIES.working())
-    return set[str]().union(*of_all) - POLICIES[policy].settings
+    """The settings of built-in policies that this one does not use, or whole sections of them."""
+    if (used := POLICIES[policy].uses) is None:
+        return set()
+    of_all = (POLICIES[name].uses or frozenset() for name in POLICIES.built_in_names())
+    return set[str]().union(*of_all) - used

@@ -1,8 +1,10 @@
 """Everything a run depends on: one table per section, and what follows from them together.
 
 Lengths are in wavelengths unless a name says otherwise. A value of "auto" is derived from the
-others, by the property of the same meaning. The values of the paper are in the preset `paper`;
-every other key has a default in its section.
+others, by the property of the same meaning. Defaults are the values of the paper's Table 1; only
+the names of the drivers and of the policy have none, and the preset `paper` sets them. A comment of
+a key that begins with "open:" marks an assumption: the paper leaves that choice open, and the value
+is the reading that lands on the paper's figures.
 """
 
 from __future__ import annotations
@@ -14,15 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from macontrol.config.checks.contradictions import contradictions
-from macontrol.config.checks.problem import ContradictionError
-from macontrol.config.drivers import settings_class, sort_table
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.drivers import CHOICES, settings_class, sort_table
+from macontrol.config.model.errors import ConfigError, ContradictionError
 from macontrol.config.model.reward import reward_of
 from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.config.sections.algorithm import Algorithm
 from macontrol.config.sections.channel import Channel
 from macontrol.config.sections.drift import Drift
-from macontrol.config.sections.driver import DriverSettings
+from macontrol.config.sections.driver import ChosenSettings
 from macontrol.config.sections.kernel import Kernel
 from macontrol.config.sections.physical import Physical
 from macontrol.config.sections.probe import ProbeSettings
@@ -38,45 +39,50 @@ if TYPE_CHECKING:
 
 _IMPLAUSIBLE = 100.0
 """A reward of this many times the largest one comes from a broken probe."""
+_PLAIN: dict[str, type[ChosenSettings]] = {
+    "stage": StageSettings,
+    "probe": ProbeSettings,
+    "algorithm": Algorithm,
+}
 
 
-def driver_settings(section: str, table: Any) -> DriverSettings:
-    """The settings in a `[stage]` or `[probe]` table, as an instance of the driver's class.
+def driver_settings(section: str, table: Any) -> ChosenSettings:
+    """The settings in a table, as an instance of the class of its driver or policy.
 
     The spelling of earlier versions is accepted, and keys of other drivers are left out.
     """
-    if not isinstance(table, Mapping) or "driver" not in table:
-        return DriverSettings.model_validate(table)
+    key = CHOICES[section][0]
+    if not isinstance(table, Mapping) or key not in table:
+        return _PLAIN[section].model_validate(table)
     try:
-        settings = settings_class(section, table["driver"])
+        settings = settings_class(section, table[key])
     except ConfigError as error:
         raise ValueError(str(error)) from None
     keys = sort_table(section, table, settings)
     return settings.model_validate(keys.own | keys.common)
 
 
-def _stage(value: Any) -> Any:
-    return value if isinstance(value, StageSettings) else driver_settings("stage", value)
+def _chosen(section: str) -> BeforeValidator:
+    def settings(value: Any) -> Any:
+        return value if isinstance(value, _PLAIN[section]) else driver_settings(section, value)
 
-
-def _probe(value: Any) -> Any:
-    return value if isinstance(value, ProbeSettings) else driver_settings("probe", value)
+    return BeforeValidator(settings)
 
 
 class Config(Section):
     """Everything a run depends on. Contradictions between sections are refused here."""
 
-    physical: Physical
-    reward: Reward
-    kernel: Kernel
-    algorithm: Algorithm
-    survey: Survey
-    channel: Channel
-    drift: Drift
+    physical: Physical = Field(default_factory=Physical)
+    reward: Reward = Field(default_factory=Reward)
+    kernel: Kernel = Field(default_factory=Kernel)
+    algorithm: Annotated[SerializeAsAny[Algorithm], _chosen("algorithm")]
+    survey: Survey = Field(default_factory=Survey)
+    channel: Channel = Field(default_factory=Channel)
+    drift: Drift = Field(default_factory=Drift)
     timing: Timing = Field(default_factory=Timing)
-    stage: Annotated[SerializeAsAny[StageSettings], BeforeValidator(_stage)]
-    probe: Annotated[SerializeAsAny[ProbeSettings], BeforeValidator(_probe)]
-    run: Run
+    stage: Annotated[SerializeAsAny[StageSettings], _chosen("stage")]
+    probe: Annotated[SerializeAsAny[ProbeSettings], _chosen("probe")]
+    run: Run = Field(default_factory=Run)
 
     @property
     def g_max(self) -> float:

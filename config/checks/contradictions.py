@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING
 
-from macontrol.config.checks.problem import Problem
 from macontrol.config.checks.rf_plan import plan_contradictions
+from macontrol.config.model.errors import Problem
 from macontrol.config.model.rounding import at_most, close_to
+from macontrol.config.policies import POLICIES
 
 if TYPE_CHECKING:
     from macontrol.config.schema import Config
@@ -123,7 +124,8 @@ def _on_the_grid(config: Config) -> Iterator[Problem]:
 
 def _of_the_sweep(config: Config) -> Iterator[Problem]:
     algorithm, rho_max = config.algorithm, config.physical.rho_max
-    if algorithm.policy != "sweep-and-hold" or _too_fine(config):
+    uses = POLICIES[algorithm.policy].uses or ()
+    if "algorithm.sweep_period" not in uses or _too_fine(config):
         return
     if rho_max < algorithm.grid_spacing * (1 - 1e-9):
         return  # no stroke, no sweep

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from macontrol.config.checks.problem import Problem
+from macontrol.config.model.errors import Problem
 from macontrol.config.model.rounding import at_least
 from macontrol.config.model.slot_timing import shortest_slot_s
 from macontrol.config.sections.probe import ProbeSettings
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LONGEST_LEAD_S = 1.0
 # A suggested lead exceeds the longest delay seen by this.
 _LEAD_ROOM_MS = 5
+# A suggested slot leaves room for measurements that take longer than the one that was timed.
+_SLOWER = 1.2
 # A suggested slot has this factor of room for rounding errors.
 _ROOM = 1 + 1e-6
 
@@ -47,6 +49,20 @@ def shortcoming(config: Config) -> Problem | None:
         f"{max(0, int(samples))} samples, and {probe.least_samples} are needed",
         f"set physical.slot_duration_s to at least {slot_s}, or lower probe.guard_s or "
         "probe.lead_s",
+    )
+
+
+def too_slow(config: Config, needed_s: float) -> Problem | None:
+    """Why a measurement that takes this time does not fit into a slot; None if it does."""
+    measured = measured_s(config)
+    if needed_s <= measured:
+        return None
+    return Problem(
+        "physical.slot_duration_s",
+        f"a measurement takes {needed_s * 1e3:.3g} ms, and a slot has {measured * 1e3:.3g} ms for "
+        "it",
+        "set physical.slot_duration_s to at least "
+        f"{slot_for(config, needed_s * _SLOWER)}, or make the measurement of the probe shorter",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from macontrol.config.checks.problem import Problem
+from macontrol.config.model.errors import Problem
 from macontrol.config.model.rounding import close_to
 from macontrol.config.sections.probe import ProbeSettings
 from macontrol.config.sections.sdr import SdrSettings

@@ -180,7 +180,7 @@ def _explained(path: Path, failure: str) -> Iterator[None]:
     except BrokenPipeError:  # the reader has ended: the command line handles that
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        if isinstance(error, ValueError) and "null" not in str(error):
+        if isinstance(error, ValueError) and "\0" not in str(path):
             raise
         raise _refused(path, failure, reason_of(error)) from error
 

@@ -7,6 +7,11 @@ is wrong and where, `fix` says what to do. Nothing parses a message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os.path import basename
+from types import TracebackType
+
 
 class MacontrolError(Exception):
     """An error with a message for a person and an exit code for a program."""
@@ -41,6 +46,10 @@ class NoInputError(DataError):
     exit_code = 66
 
 
+class DamagedFileError(DataError):
+    """A run file has parts that cannot be read."""
+
+
 class HardwareError(MacontrolError):
     """A stage or a probe is unavailable, or does not do what was commanded."""
 
@@ -57,6 +66,22 @@ class StageLostError(StageError):
 
 class StageBrokenError(StageError):
     """Only a person can help: another attempt cannot succeed."""
+
+
+class NoAnswerError(StageError):
+    """The board does not answer."""
+
+
+class NotHomedError(StageError):
+    """A stage that is not homed has no position."""
+
+
+class OffRailError(StageError):
+    """A position beyond the usable rail, or not a number."""
+
+
+class StageBusyError(StageError):
+    """The stage is still busy with an earlier move."""
 
 
 class StillMovingError(StageError):
@@ -83,8 +108,20 @@ class LineLostError(StageLostError):
     """The serial connection is lost."""
 
 
+class StageInUseError(HardwareError):
+    """Another process has the stage."""
+
+
 class ProbeError(HardwareError):
     """The probe did not answer, or its samples cannot be used."""
+
+
+class LateAnswerError(ProbeError):
+    """The answer of an instrument has not arrived in time; it may still arrive."""
+
+
+class PolicyError(MacontrolError):
+    """The policy raised an exception, or decided what is not possible, or too late."""
 
 
 class CommandRefusedError(MacontrolError):
@@ -107,6 +144,81 @@ class SlotTooShortError(ConfigError):
     """The stage cannot cover the stroke within T_a."""
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A key of a config with a problem. If its fix is a number, that number is accepted."""
+
+    key: str
+    detail: str
+    fix: str
+
+    def error(self) -> ConfigError:
+        return ConfigError(f"{self.key}: {self.detail}", self.fix)
+
+
+class ContradictionError(ValueError):
+    """Values of different sections contradict each other; a ValueError, as Pydantic needs it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem.error()) for problem in problems))
+        self.problems = problems
+
+
+class RealtimeRefusedError(MacontrolError):
+    """The system does not give a part of the real-time setup; `by_limit`: a limit of the user."""
+
+    def __init__(self, detail: str, fix: str, *, by_limit: bool = False) -> None:
+        super().__init__(detail, fix)
+        self.by_limit = by_limit
+
+
+class SlotGivenUpError(Exception):
+    """The run was stopped in the middle of a long slot, which is dropped."""
+
+
 def reason_of(error: Exception) -> str:
     """What an error says, without the number and the file name of an OSError."""
     return str((error.strerror if isinstance(error, OSError) else None) or error)
+
+
+def described(error: BaseException) -> str:
+    """An exception of any code in one line: its type, its text, and where it was raised."""
+    try:
+        text = " ".join(str(error).split())[:300]
+    except Exception:  # the code of others may fail here too
+        text = ""
+    place = place_of(error)
+    return f"{type(error).__name__}{': ' if text else ''}{text}{f' ({place})' if place else ''}"
+
+
+def place_of(error: BaseException) -> str:
+    """Where an exception was raised, as "policy.py, line 7"; empty if it was not raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return f"{basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
+
+
+class RaisedAs:
+    """In a `with`: whatever the code of a driver raises is raised as an error of its device.
+
+    The errors of the device and of its configuration pass unchanged, and so does an interrupt.
+    """
+
+    def __init__(self, kind: type[HardwareError], what: str) -> None:
+        self._kind, self._what = kind, what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        if error is None or isinstance(error, (self._kind, ConfigError, KeyboardInterrupt)):
+            return
+        raise self._kind(
+            f"{self._what} raised {described(error)}", "report it to the author of the driver"
+        ) from error
+
+
+STAGE_CODE = RaisedAs(StageError, "the stage's driver")
+PROBE_CODE = RaisedAs(ProbeError, "the probe's driver")

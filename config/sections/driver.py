@@ -1,8 +1,9 @@
-"""What the `[stage]` and `[probe]` tables have in common: a driver shapes them.
+"""What the tables `[stage]`, `[probe]` and `[algorithm]` have in common: a plug-in shapes them.
 
 `[stage]` holds the keys that stages share, `[stage.NAME]` those of the driver NAME alone. In Python
 both are attributes of one object, an instance of the driver's settings class. A key is shared if a
-class of `config` declares it, and the driver's own otherwise.
+class of `config` declares it, and the driver's own otherwise. The same holds for policies and
+`[algorithm.NAME]`.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from macontrol.config.sections.section import Section
 _SHARED = "macontrol.config."
 
 
-class DriverSettings(Section):
-    """Settings of a stage or a probe; a driver's package has a subclass with a default `driver`."""
+class ChosenSettings(Section):
+    """Settings whose keys depend on the value of the key `chooser`, a driver or a policy."""
 
-    driver: str
-
+    chooser: ClassVar[str]
     former_keys: ClassVar[Mapping[str, str]] = {}
     """Keys that earlier versions called otherwise: the old name, and the present one."""
 
     @classmethod
     def driver_name(cls) -> str:
-        return str(cls.model_fields["driver"].default)
+        """The name of the own table; empty for a policy without settings of its own."""
+        default = cls.model_fields[cls.chooser].default
+        return default if isinstance(default, str) else ""
 
     @classmethod
     @cache
@@ -49,5 +51,15 @@ class DriverSettings(Section):
     @model_serializer(mode="wrap")
     def _nested(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         flat, own = handler(self), self.own_keys()
+        if not self.driver_name():
+            return flat  # type: ignore[no-any-return]
         table = {key: value for key, value in flat.items() if key not in own}
-        return {**table, self.driver: {key: flat[key] for key in flat if key in own}}
+        return {**table, self.driver_name(): {key: flat[key] for key in flat if key in own}}
+
+
+class DriverSettings(ChosenSettings):
+    """Settings of a stage or a probe; a driver's package has a subclass with a default `driver`."""
+
+    chooser: ClassVar[str] = "driver"
+    driver: str
+    """the name of the driver"""

@@ -22,6 +22,7 @@ from pydantic import Field
 from macontrol.config.model import units
 from macontrol.config.model.motion import Trapezoid
 from macontrol.config.model.reward import transmission_share
+from macontrol.config.model.units import Length
 from macontrol.config.sections.section import Auto, Ideal, NonNegative, Positive, Section
 
 _LONGEST_SLOT_S = 3600.0
@@ -30,26 +31,43 @@ _LONGEST_SLOT_S = 3600.0
 class Physical(Section):
     """The rail, the actuator and the slot (eq. reachable)."""
 
-    carrier_frequency_hz: Positive
-    region_length: Positive
-    slot_duration_s: Annotated[float, Field(gt=0, le=_LONGEST_SLOT_S)]
-    actuation_time_s: Positive
-    actuator_speed_m_per_s: Positive
-    acceleration_m_per_s2: Positive | Ideal
-    command_latency_s: NonNegative
-    settling_s: NonNegative
-    step_mm: Positive | Ideal
-    stroke: Positive | Auto
-    initial_position: NonNegative | Auto
+    carrier_frequency_hz: Positive = 30e9
+    """the frequency of the link; it defines the wavelength"""
+    region_length: Positive = 6.0
+    """D, the length of the rail that is used"""
+    slot_duration_s: Annotated[float, Field(gt=0, le=_LONGEST_SLOT_S)] = 0.005
+    """T_s, the length of a slot"""
+    actuation_time_s: Positive = 0.001
+    """T_a, the part of a slot in which the antenna may move"""
+    actuator_speed_m_per_s: Positive = 0.6
+    """v, the highest speed of the actuator"""
+    acceleration_m_per_s2: Positive | Ideal = "ideal"
+    """of the actuator; "ideal": full speed at once"""
+    command_latency_s: NonNegative = 0.0
+    """from the command to the first step"""
+    settling_s: NonNegative = 0.0
+    """from the last step until the antenna stands still"""
+    step_mm: Positive | Ideal = "ideal"
+    """one actuator step; "ideal": any position can be taken"""
+    stroke: Positive | Auto = 0.06
+    """rho_max, the longest move per slot; "auto": all that the actuator can do in T_a"""
+    initial_position: NonNegative | Auto = "auto"
+    """x_0, where a run starts; "auto": the middle of the rail"""
 
     @property
     def wavelength_mm(self) -> float:
         return units.wavelength_mm(self.carrier_frequency_hz)
 
+    def to_mm(self, wavelengths: Length) -> Length:
+        return units.to_mm(wavelengths, self.carrier_frequency_hz)
+
+    def to_wavelengths(self, length_mm: Length) -> Length:
+        return units.to_wavelengths(length_mm, self.carrier_frequency_hz)
+
     @property
     def nominal_reach(self) -> float:
         """v·T_a in wavelengths: what the actuator would cover in T_a if it were ideal."""
-        return self.actuator_speed_m_per_s * self.actuation_time_s * 1e3 / self.wavelength_mm
+        return self.to_wavelengths(self.actuator_speed_m_per_s * self.actuation_time_s * 1e3)
 
     @property
     def actuator_reach(self) -> float:
@@ -59,7 +77,7 @@ class Physical(Section):
             self.actuator_speed_m_per_s, inf if acceleration == "ideal" else acceleration
         )
         motion_s = self.actuation_time_s - self.command_latency_s - self.settling_s
-        return motion.reach(motion_s) * 1e3 / self.wavelength_mm
+        return self.to_wavelengths(motion.reach(motion_s) * 1e3)
 
     @property
     def rho_max(self) -> float:
@@ -70,12 +88,12 @@ class Physical(Section):
     @property
     def rail_mm(self) -> float:
         """D in millimetres."""
-        return self.region_length * self.wavelength_mm
+        return self.to_mm(self.region_length)
 
     @property
     def stroke_mm(self) -> float:
         """ρ_max in millimetres."""
-        return self.rho_max * self.wavelength_mm
+        return self.to_mm(self.rho_max)
 
     @property
     def x_0(self) -> float:

@@ -13,9 +13,12 @@ from macontrol.config.sections.section import Fraction, NonNegative, Section
 class Reward(Section):
     """The rate reward, its noise and the energy price of travel (eqs. reward, observation)."""
 
-    snr_db: Annotated[float, Field(ge=-60, le=120)]
-    movement_cost: NonNegative
-    noise_level: Fraction
+    snr_db: Annotated[float, Field(ge=-60, le=120)] = 10.0
+    """the SNR where the channel has unit power"""
+    movement_cost: NonNegative = 0.3
+    """c_e, the price of travel per wavelength"""
+    noise_level: Fraction = 0.05
+    """sigma_eps, the noise of a reward as a fraction of g_max"""
 
     @property
     def snr(self) -> float:

@@ -15,7 +15,9 @@ LARGEST_HORIZON = 10**9
 class Run(Section):
     """The length of a run, its seed, and the disk space that its files leave free."""
 
-    horizon: Annotated[int, Field(ge=1, le=LARGEST_HORIZON)]
+    horizon: Annotated[int, Field(ge=1, le=LARGEST_HORIZON)] = 15300
+    """T, the number of slots of a simulated world"""
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 1
+    """of the simulated world and of a random policy"""
     free_space_floor_mb: NonNegative = 200.0
     """recording pauses while its disk has less room (MB); 0: never"""

@@ -27,6 +27,7 @@ class SdrSettings(ProbeSettings):
     tuner_frequency_hz: Annotated[float, Field(gt=0, lt=2**32)] = 433.67e6
     """beside the centre of the signal, away from the receiver's own DC line"""
     sample_rate_hz: Annotated[float, Field(ge=8_000, le=20_000_000)] = 2.048e6
+    """the rate at which the radio samples, and the width of the received band"""
     gain_db: Annotated[float, Field(ge=-30, le=100)] = 20.0
     """fixed for a run; automatic gain is off"""
     ppm: Annotated[int, Field(ge=-1000, le=1000)] = 0

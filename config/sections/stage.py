@@ -58,6 +58,8 @@ class SerialStageSettings(StageSettings):
     """A stage behind a serial port."""
 
     baud_rate: Annotated[int, Field(ge=1200, le=4_000_000)] = 115200
+    """the speed of the serial port"""
     dtr: ControlLine = "assert"
     """what opening the port does to this line: assert | clear | pulse"""
     rts: ControlLine = "assert"
+    """as dtr, for the line RTS"""

@@ -17,4 +17,4 @@ class Timing(Section):
     decision_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """share of a slot that is kept free at its end to decide in"""
     fault_patience_s: Positive = 30.0
-    """how long a stage or a probe may fail before the run gives up"""
+    """how long a stage, a probe or a policy may fail before the run gives up"""

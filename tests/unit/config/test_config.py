@@ -18,7 +18,12 @@ from macontrol.config import (
     preset_text,
     stored_config,
 )
+from macontrol.config.drivers import DRIVERS
+from macontrol.config.key_help import key_help
+from macontrol.config.loading import values_of
 from macontrol.config.model.errors import ConfigError, DataError
+from macontrol.config.presets import preset_tables
+from macontrol.config.toml_text import paths_in
 
 TABLE_1: dict[str, object] = {
     "physical.carrier_frequency_hz": 30e9,
@@ -85,8 +90,8 @@ class TestPaperPreset:
     def test_its_text_and_the_defaults_are_the_whole_config(self, paper: Config) -> None:
         tables = tomllib.loads(preset_text("paper"))
         assert Config.model_validate(tables) == paper
-        assert set(tables) == set(Config.model_fields) - {"timing"}
-        assert (tables["stage"].keys(), tables["probe"].keys()) == ({"driver"}, {"driver"})
+        names = {"algorithm": ["policy"], "stage": ["driver"], "probe": ["driver"]}
+        assert {section: list(table) for section, table in tables.items()} == names
 
     @pytest.mark.parametrize(
         "key",
@@ -100,10 +105,16 @@ class TestPaperPreset:
         ],
     )
     def test_what_the_paper_leaves_open_is_marked_as_an_assumption(self, key: str) -> None:
-        section, name = key.split(".")
-        table = preset_text("paper").partition(f"\n[{section}]")[2].partition("\n[")[0]
-        (line,) = (line for line in table.splitlines() if line.startswith(f"{name} ="))
-        assert "# open: " in line
+        assert key_help(load_config())[key].startswith("open: ")
+
+    @pytest.mark.parametrize("preset", preset_names())
+    def test_a_preset_has_only_what_differs(self, preset: str) -> None:
+        config, tables = load_config(preset=preset), preset_tables(preset)[-1][1]
+        drivers = [f"{section}.driver={getattr(config, section).driver}" for section in DRIVERS]
+        differing = differing_keys(config, load_config(assignments=drivers))
+        settings = {path for path, _ in values_of(config)} & set(paths_in(tables))
+        names = {"algorithm.policy", "stage.driver", "probe.driver"}
+        assert settings - names == differing.keys() & settings
 
     def test_it_is_there_to_be_named(self) -> None:
         assert "paper" in preset_names()

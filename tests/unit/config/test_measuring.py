@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from macontrol.cli import main
 from macontrol.config import Config, load_config
-from macontrol.config.checks.measuring import lead_fix, measured_s, shortcoming
-from macontrol.config.checks.problem import Problem
+from macontrol.config.checks.measuring import lead_fix, measured_s, shortcoming, too_slow
+from macontrol.config.model.errors import Problem
 from support.suggestions import suggestions
 
 LAB = load_config(preset="lab-2g4-grbl")
@@ -137,3 +138,14 @@ class TestCheckCommand:
         assert code == 78
         ((fix,),) = suggestions(err.strip())
         assert self.check(capsys, *words, "--set", fix)[0] == 0
+
+
+def test_a_slow_measurement_is_refused_with_a_slot_that_it_fits_into() -> None:
+    config = load_config(None, ["probe.driver=scpi"], preset="lab-2g4-grbl")
+    assert too_slow(config, 0.001) is None
+    problem = too_slow(config, 2.0)
+    assert problem is not None
+    (least,) = re.findall(r"to at least ([0-9.]+)", problem.fix)
+    longer = config.replace(physical__slot_duration_s=float(least))
+    assert too_slow(longer, 2.0) is None
+    assert measured_s(longer) == pytest.approx(2.4, rel=0.01)

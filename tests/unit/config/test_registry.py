@@ -24,7 +24,7 @@ LAB = "lab-2g4-grbl"
 
 def test_the_built_in_drivers_are_found() -> None:
     assert STAGES.names()[:2] == ["grbl", "zaber"]
-    assert PROBES.names()[:2] == ["rtl_tcp", "soapy"]
+    assert PROBES.names()[:4] == ["line", "rtl_tcp", "scpi", "soapy"]
 
 
 @pytest.mark.parametrize("driver", [*STAGES.working(), *PROBES.working()], ids=lambda d: d.name)
@@ -48,18 +48,21 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
 
 def registered(**entries: str) -> Registry[Any]:
     """A registry of stages with some entry points."""
-    registry: Registry[Any] = Registry("stage driver", "macontrol.hal.stages", "tests.stages")
-    vars(registry)["_registered"] = {
-        name: EntryPoint(name, value, "tests.stages") for name, value in entries.items()
-    }
+    registry: Registry[Any] = Registry(
+        "stage driver", "macontrol.hal.stages", "tests.stages", "macontrol.hal.registry:StageDriver"
+    )
+    vars(registry)["plug_ins"] = [
+        EntryPoint(name, value, "tests.stages") for name, value in entries.items()
+    ]
     return registry
 
 
 class TestEntryPoints:
     def test_one_is_loaded_when_it_is_named(self) -> None:
-        registry = registered(other="support.meter_driver:DESCRIPTION")
-        assert registry.names() == ["grbl", "zaber", "other"]
-        assert registry["other"].settings is PowerMeterSettings
+        registry = registered(**{"power-meter": "support.meter_driver:DESCRIPTION"})
+        registry._description = "macontrol.hal.registry:ProbeDriver"
+        assert registry.names() == ["grbl", "zaber", "power-meter"]
+        assert registry["power-meter"].settings is PowerMeterSettings
 
     @pytest.mark.parametrize("value", ["no_such_module:X", "support.meter_driver:no_such_name"])
     def test_a_broken_one_fails_only_when_it_is_named(self, value: str) -> None:
@@ -83,7 +86,7 @@ class TestEntryPoints:
         }
         registry = registries[group]
         entry = EntryPoint("wrong", value, registry.group)
-        monkeypatch.setitem(vars(registry), "_registered", {"wrong": entry})
+        monkeypatch.setitem(vars(registry), "plug_ins", [entry])
         monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
         assert "wrong" not in [description.name for description in registry.working()]
         with pytest.raises(ConfigError) as refusal:
@@ -92,7 +95,7 @@ class TestEntryPoints:
 
     def test_a_driver_of_another_name_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         entry = EntryPoint("meter", "support.meter_driver:DESCRIPTION", PROBES.group)
-        monkeypatch.setitem(vars(PROBES), "_registered", {"meter": entry})
+        monkeypatch.setitem(vars(PROBES), "plug_ins", [entry])
         monkeypatch.setattr(PROBES, "_loaded", dict(PROBES._loaded))
         with pytest.raises(ConfigError) as refusal:
             PROBES["meter"]
@@ -109,16 +112,18 @@ class TestEntryPoints:
             registry["exits"]
 
     def test_none_takes_the_place_of_a_built_in_driver(self) -> None:
-        registry: Registry[Any] = Registry("stage driver", "macontrol.hal.stages", "tests.stages")
-        assert registry["grbl"].name == "grbl"
-        assert "grbl" not in registry._registered
+        registry = registered(grbl="support.meter_driver:DESCRIPTION")
+        assert registry.names() == ["grbl", "zaber"]
+        assert registry["grbl"] is STAGES["grbl"]
+        with pytest.raises(ConfigError):
+            registry.load_entry(registry.plug_ins[0])
 
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> Config:
     """The config of a lab bench with a probe that is no radio."""
     entry = EntryPoint("power-meter", "support.meter_driver:DESCRIPTION", "macontrol.probes")
-    monkeypatch.setitem(vars(PROBE_DRIVERS), "_registered", {"power-meter": entry})
+    monkeypatch.setitem(vars(PROBE_DRIVERS), "plug_ins", [entry])
     monkeypatch.setattr(PROBE_DRIVERS, "_loaded", dict(PROBE_DRIVERS._loaded))
     return load_config(preset=LAB, assignments=["probe.driver=power-meter"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal, getcontext
+from math import isnan, log2, nan
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macontrol.config import Config
-from macontrol.config.model.reward import reward_of, rewards_of, snr_of, transmission_share
+from macontrol.config.model.reward import (
+    Power,
+    Rate,
+    Reward,
+    Snr,
+    reward_of,
+    rewards_of,
+    snr_of,
+    transmission_share,
+)
 
 SHARES = st.floats(0.05, 1.0)
 
@@ -63,3 +73,43 @@ def test_a_reward_beside_a_reference_is_added_to_it(
 def test_a_reward_that_no_link_has_overflows() -> None:
     with pytest.raises(OverflowError):
         snr_of(0.01, 1e6)
+
+
+def test_a_power_below_the_floor_is_an_snr_of_zero() -> None:
+    assert Power(11.0, 1.0).reward(1.0)[0] == pytest.approx(log2(11.0))
+    assert Power(0.9e-4, 1e-4, 0.1).reward(0.8)[0] == 0.0
+    assert Snr(-0.1, 0.2).reward(0.8)[0] == 0.0
+
+
+@pytest.mark.fault("samples-not-a-number")
+@pytest.mark.parametrize(
+    "value", [Power(nan, 1.0, 0.1), Power(1.0, nan, 0.1), Snr(nan), Rate(nan), Rate(1.0, 0.1, 0.0)]
+)
+def test_the_reward_of_nan_is_nan(value: Power | Snr | Rate) -> None:
+    assert isnan(value.reward(0.8)[0])
+
+
+def test_the_reward_is_the_rate_times_the_transmission_share() -> None:
+    assert Power(11e-4, 1e-4).reward(0.8)[0] == pytest.approx(0.8 * log2(1 + 10))
+    assert Snr(10.0).reward(0.8)[0] == pytest.approx(0.8 * log2(1 + 10))
+    assert Rate(3.0, 0.1).reward(0.8) == pytest.approx((2.4, 0.08))
+    assert Rate(30e6, 1e6, 20e6).reward(0.8) == pytest.approx((1.2, 0.04))
+    assert Reward(1.5, 0.1).reward(0.8) == (1.5, 0.1)
+
+
+@pytest.mark.fault("measurement-uncertainty")
+def test_the_uncertainty_of_the_reward_follows_from_power_and_noise() -> None:
+    rng = np.random.default_rng(2)
+    sigma_p, sigma_n = 0.12, 0.05
+    powers = 5e-3 * 10 ** (sigma_p * rng.standard_normal(20_000) / 10)
+    noises = 1e-4 * 10 ** (sigma_n * rng.standard_normal(20_000) / 10)
+    rewards = [Power(p, n).reward(0.7)[0] for p, n in zip(powers, noises, strict=True)]
+    _, stated = Power(5e-3, 1e-4, sigma_p, sigma_n).reward(0.7)
+    assert np.std(rewards) == pytest.approx(stated, rel=0.03)
+
+
+@pytest.mark.fault("measurement-uncertainty")
+def test_the_uncertainty_of_the_reward_follows_from_that_of_the_snr() -> None:
+    rng = np.random.default_rng(3)
+    rewards = [Snr(snr).reward(0.7)[0] for snr in 20.0 + 0.5 * rng.standard_normal(20_000)]
+    assert np.std(rewards) == pytest.approx(Snr(20.0, 0.5).reward(0.7)[1], rel=0.03)

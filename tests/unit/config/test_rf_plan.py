@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from macontrol.config import load_config, preset_names
-from macontrol.config.checks.problem import Problem
 from macontrol.config.checks.rf_plan import describe_plan, plan_contradictions, received_hz
-from macontrol.config.model.errors import ConfigError
+from macontrol.config.model.errors import ConfigError, Problem
 from macontrol.config.schema import driver_settings
 from macontrol.config.sections.sdr import SdrSettings
 from macontrol.controller.runtime.clock import WallClock

@@ -7,7 +7,14 @@ from math import inf
 import pytest
 
 from macontrol.config import Config
-from macontrol.config.model.units import amplitude_from_db, from_db, to_db, wavelength_mm
+from macontrol.config.model.units import (
+    amplitude_from_db,
+    from_db,
+    to_db,
+    to_mm,
+    to_wavelengths,
+    wavelength_mm,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +23,8 @@ from macontrol.config.model.units import amplitude_from_db, from_db, to_db, wave
 )
 def test_the_wavelength_of_a_carrier(frequency_hz: float, expected_mm: float) -> None:
     assert wavelength_mm(frequency_hz) == pytest.approx(expected_mm, rel=1e-11)
+    assert to_mm(2.5, frequency_hz) == pytest.approx(2.5 * expected_mm, rel=1e-11)
+    assert to_wavelengths(expected_mm / 4, frequency_hz) == pytest.approx(0.25, rel=1e-11)
 
 
 @pytest.mark.parametrize(("ratio", "decibels"), [(1.0, 0.0), (10.0, 10.0), (2.0, 3.0102999566)])
