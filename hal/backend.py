@@ -20,14 +20,12 @@ class Backend(Protocol):
     @property
     def identity(self) -> Mapping[str, str]:
         """Identify the bench by named parts; two benches differ in at least one part."""
-        ...
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float] | None:
         """Return the rewards at these positions (mm) as known before slot 1.
 
         None if they are unknown. Then the rail must be surveyed.
         """
-        ...
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:

@@ -32,6 +32,21 @@ class Openable(Protocol):
 
 
 @runtime_checkable
+class TakesTime(Protocol):
+    """A probe whose measurement takes a time of its own, such as a sweep of an instrument."""
+
+    @property
+    def identification(self) -> str:
+        """What the instrument calls itself."""
+        ...
+
+    @property
+    def measuring_time_s(self) -> float:
+        """How long one measurement takes; NaN before the probe is open."""
+        ...
+
+
+@runtime_checkable
 class HasNoiseFloor(Protocol):
     """A probe whose rewards are relative to a noise floor."""
 

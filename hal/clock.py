@@ -14,8 +14,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return the time in seconds."""
-        ...
 
     def sleep_until(self, moment: float) -> None:
         """Wait until a point in time; return immediately if it has passed."""
-        ...

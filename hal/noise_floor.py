@@ -19,16 +19,22 @@ class NoiseFloor:
     """The power with the transmitter off, on the probe's own scale."""
 
     power: float
-    """1 is the full scale of the probe."""
+    """1 is the full scale of a radio, or 1 mW."""
     sigma_db: float
     measured_at_s: float
     """Time on the clock; NaN if the floor was configured, not measured."""
     strongest: float = nan
     """The power in the strongest band of equal width; NaN if the probe measures only one band."""
 
+    unit: str = "dBFS"
+    """The unit of the level; in dBm, a power of 1 is 1 mW."""
+
+    def __str__(self) -> str:
+        return f"{self.dbfs:.1f} {self.unit}"
+
     @property
     def dbfs(self) -> float:
-        """The level in dB relative to full scale."""
+        """The level in the probe's own unit: for a radio, dB relative to full scale."""
         return to_db(self.power)
 
     def margin_db(self, noise_sigma_db: float, drift_db: float) -> float:
@@ -36,9 +42,9 @@ class NoiseFloor:
         return _SIGMAS * hypot(self.sigma_db, noise_sigma_db, drift_db)
 
 
-def known_floor(dbfs: float) -> NoiseFloor:
+def known_floor(dbfs: float, unit: str = "dBFS") -> NoiseFloor:
     """Return a floor that is known from a config or an earlier run."""
-    return NoiseFloor(from_db(dbfs), 0.0, nan)
+    return NoiseFloor(from_db(dbfs), 0.0, nan, unit=unit)
 
 
 def implausible_rise(found: NoiseFloor, previous: NoiseFloor, drift_db: float) -> str | None:
@@ -47,6 +53,6 @@ def implausible_rise(found: NoiseFloor, previous: NoiseFloor, drift_db: float) -
     if rise <= limit:
         return None
     return (
-        f"{found.dbfs:.1f} dBFS is {rise:.1f} dB above the noise floor in use, and noise does not "
+        f"{found} is {rise:.1f} dB above the noise floor in use, and noise does not "
         f"rise by more than {limit:.1f} dB"
     )

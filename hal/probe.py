@@ -1,8 +1,9 @@
-"""The Probe protocol: measure the reward over an interval of time.
+"""The Probe protocol: measure the link over an interval of time.
 
 A probe works in parallel to the slot loop. The loop requests an interval in advance and collects
-finished measurements later. A late reward still belongs to the slot in which it was measured. An
-invalid measurement has no reward.
+finished measurements later. A late measurement still belongs to the slot in which it was taken. A
+measurement has the value that the instrument gives: a signal-to-noise ratio, a power or a rate. The
+runtime computes the reward from it. An invalid measurement has a reason and no value.
 
 Nothing here depends on how a probe measures: with a software radio, a power meter, or a simulation.
 What only some probes can do is in `hal.capabilities`.
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 from typing import Protocol
+
+from macontrol.config.model.reward import Value
 
 # Reasons of a measurement without a reward. They are in run files, events and summaries.
 NO_SIGNAL = "no-signal"
@@ -56,11 +59,8 @@ class Measurement:
     """The result for one slot."""
 
     slot: int
-    reward: float
-    """The rate (eq. reward) measured in the slot; NaN if the measurement is invalid."""
-    valid: bool
-    uncertainty: float = nan
-    """Standard deviation of the reward; NaN if unknown."""
+    value: Value | None
+    """What was measured, with its uncertainty; None if the measurement is invalid."""
     reason: str = ""
     """Why the measurement is invalid, as one short noun.
 
@@ -74,12 +74,16 @@ class Measurement:
     hint: str = ""
     """What the operator can do about the reason."""
 
+    @property
+    def valid(self) -> bool:
+        return self.value is not None
+
 
 class Probe(Protocol):
-    """A source of rewards. Every method can raise ProbeError; none waits past its deadline."""
+    """A source of measurements. Every method can raise ProbeError; none waits past its deadline."""
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
-        """Request the reward of a slot, measured between two times on the clock.
+        """Request the measurement of a slot, taken between two times on the clock.
 
         On ProbeError the request is not accepted and has no result. Results of earlier requests
         can still be collected.
@@ -91,5 +95,5 @@ class Probe(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the hardware. A second call has no effect."""
+        """Release the hardware; requests are refused afterwards. A second call has no effect."""
         ...

@@ -11,22 +11,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
-from macontrol.config.model.registry import Registry, resolve
+from macontrol.config.model.errors import ConfigError, MacontrolError, described
+from macontrol.config.model.registry import Registry, require_members, resolve
+from macontrol.config.sections.driver import DriverSettings
 from macontrol.config.sections.probe import ProbeSettings
 from macontrol.config.sections.stage import StageSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.diagnostics import StageDiagnostics
 from macontrol.hal.probe import Probe
+from macontrol.hal.stage import Stage, StageDescription
 
 if TYPE_CHECKING:
     from macontrol.hal.serial.line import TrafficLog
     from macontrol.hal.serial.stage import SerialStage
 
 
-_ADDRESS = "HOST:PORT"
+_ADDRESSES = ("HOST:PORT", "/dev/PORT")
+
+
+class BenchStage(Stage, Protocol):
+    """What a bench needs of a stage beyond its motion; `SerialStage` has it."""
+
+    @property
+    def identity_parts(self) -> Mapping[str, str]: ...
+    @property
+    def answer_times(self) -> Any: ...
+    @property
+    def quickest_description(self) -> StageDescription: ...
+    def connect(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None: ...
+    def time_again(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None: ...
+    def home(self, deadline_s: float, keep_on: Callable[[], bool] | None = None) -> None: ...
+
+
+def _check(name: str, settings: object, base: type[DriverSettings]) -> None:
+    """Refuse a description whose settings do not fit it."""
+    if not (isinstance(settings, type) and issubclass(settings, base)):
+        raise TypeError(f"its settings are {settings!r}, not a subclass of {base.__name__}")
+    if settings.driver_name() != name:
+        raise ValueError(f"its settings are those of the driver {settings.driver_name()!r}")
+
+
+def _built(what: str, protocol: type, reference: str, *arguments: Any, **options: Any) -> Any:
+    """What a driver's factory makes; ConfigError if it fails, or does not fulfil its protocol."""
+    try:
+        made = resolve(reference)(*arguments, **options)
+    except MacontrolError:
+        raise
+    except (Exception, SystemExit) as error:
+        fix = f"correct the driver: {reference}"
+        raise ConfigError(f"{what} cannot be built: {described(error)}", fix) from error
+    require_members(made, protocol, what)
+    return made
 
 
 @dataclass(frozen=True)
@@ -48,6 +86,9 @@ class StageDriver:
     usb_ids: Mapping[str, str] = field(default_factory=dict)
     """USB vendors, or vendors and products, of such stages, and what they are."""
 
+    def __post_init__(self) -> None:
+        _check(self.name, self.settings, StageSettings)
+
     def make(
         self,
         settings: StageSettings,
@@ -56,14 +97,13 @@ class StageDriver:
         confirm_homing: Callable[[], bool],
         log: TrafficLog | None = None,
     ) -> SerialStage:
-        made: SerialStage = resolve(self.stage)(
-            settings, clock, confirm_homing=confirm_homing, log=log
-        )
-        return made
+        what, options = f"the stage of the driver {self.name}", {"confirm_homing": confirm_homing}
+        made = _built(what, BenchStage, self.stage, settings, clock, log=log, **options)
+        return cast("SerialStage", made)
 
     def make_diagnostics(self, settings: StageSettings) -> StageDiagnostics:
-        made: StageDiagnostics = resolve(self.diagnostics)(settings)
-        return made
+        what = f"the diagnostics of the driver {self.name}"
+        return cast(StageDiagnostics, _built(what, StageDiagnostics, self.diagnostics, settings))
 
 
 @dataclass(frozen=True)
@@ -85,9 +125,9 @@ class ProbeDriver:
     label: str
     settings: type[ProbeSettings]
     probe: str
-    """A callable: the probe of (settings, clock, transmission_share)."""
+    """A callable: the probe of (settings, clock)."""
     option: str
-    """The form of `--probe`, for the help; a server's has "HOST:PORT" in it."""
+    """The form of `--probe`, for the help, with "HOST:PORT" of a server or "/dev/PORT" in it."""
     parse: Callable[[str], Mapping[str, Any] | None]
     """The keys of the driver's own table that a `--probe` option sets; None if it is another's.
 
@@ -95,6 +135,8 @@ class ProbeDriver:
     """
     remedy: str
     """What to do about a probe that cannot be opened."""
+    noun: str = "radio"
+    """What messages call such a device."""
     check: str = ""
     """A callable: raise ConfigError for settings that no device of this kind can use."""
     server: Callable[[Any], int] | None = None
@@ -108,15 +150,21 @@ class ProbeDriver:
     status: str = ""
     """A callable: one line on what `search` can find, without a search."""
     emulator: str = ""
-    """A callable: the emulated server of a radio, with the parameters of `sim.bench.radio`."""
+    """A callable: the EmulatedProbe (`sim.bench.emulated_probe`) of (config, site)."""
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.settings, ProbeSettings)
 
     def option_at(self, address: str) -> str:
-        """The `--probe` option for a server at this address."""
-        return self.option.replace(_ADDRESS, address)
+        """The `--probe` option for a server or a port at this address."""
+        option = self.option
+        for placeholder in _ADDRESSES:
+            option = option.replace(placeholder, address)
+        return option
 
-    def make(self, settings: ProbeSettings, clock: Clock, transmission_share: float) -> Probe:
-        made: Probe = resolve(self.probe)(settings, clock, transmission_share)
-        return made
+    def make(self, settings: ProbeSettings, clock: Clock) -> Probe:
+        what = f"the probe of the driver {self.name}"
+        return cast(Probe, _built(what, Probe, self.probe, settings, clock))
 
     def refuse_unusable(self, settings: ProbeSettings) -> None:
         """Raise ConfigError for settings that no device of this kind can use."""

@@ -61,27 +61,22 @@ class Stage(Protocol):
     @property
     def description(self) -> StageDescription:
         """What the stage is and can do."""
-        ...
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
         """Move to a position (mm) and wait for the arrival, until the deadline at most.
 
         A move that is not over by then continues; `where` reports its progress.
         """
-        ...
 
     def where(self, deadline_s: float) -> Arrival:
         """Measure the position (mm) now; `arrived` says whether the stage is at rest."""
-        ...
 
     def stop(self) -> None:
         """Stop the motion now; the position stays known if possible."""
-        ...
 
     @property
     def homing_is_due(self) -> bool:
         """Whether it is time to `recover` a working stage, because it may have lost steps."""
-        ...
 
     def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         """Bring the stage to a known, freshly homed state, or raise StageError.
@@ -90,8 +85,6 @@ class Stage(Protocol):
         takes long. `keep_on` is called several times per second: soon after it returns False the
         stage is at rest, and StageError is raised.
         """
-        ...
 
     def close(self) -> None:
         """Stop, and release the hardware."""
-        ...

@@ -13,6 +13,7 @@ from math import isnan, nan
 import numpy as np
 
 from macontrol.config.model.errors import ProbeError, StageError
+from macontrol.config.model.reward import Reward
 from macontrol.hal import Arrival, Backend, Clock, Measurement, Probe, Stage, StageDescription
 
 DEFAULT_FAULT_RATE = 0.001
@@ -128,24 +129,29 @@ class FaultyProbe:
             elif kind is None:
                 on_time.append(measurement)
             else:
-                on_time.append(Measurement(measurement.slot, nan, kind == "nan", reason=kind))
+                value = Reward(nan) if kind == "nan" else None
+                on_time.append(Measurement(measurement.slot, value, kind))
         if self._plan.draw("silent"):
             self._plan.count("probe-fault")
             # An invalid measurement is not another event: the slot is known to have no reward.
-            self._held += [(self._collections + 1, m) for m in on_time if not isnan(m.reward)]
+            self._held += [(self._collections + 1, m) for m in on_time if _has_reward(m)]
             raise ProbeError("the probe does not answer (injected)")
         late = [m for due, m in self._held if due <= self._collections]
         self._held = [(due, m) for due, m in self._held if due > self._collections]
         for measurement in (*on_time, *late):
-            if isnan(measurement.reward):
+            if not _has_reward(measurement):
                 self._plan.count("invalid-measurement")
         for measurement in late:
-            if not isnan(measurement.reward):
+            if _has_reward(measurement):
                 self._plan.count("late-reward")
         return [*on_time, *late]
 
     def close(self) -> None:
         self._probe.close()
+
+
+def _has_reward(measurement: Measurement) -> bool:
+    return measurement.value is not None and not isnan(measurement.value.reward(1.0)[0])
 
 
 class FaultyBackend:

@@ -16,20 +16,19 @@ import select
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config import Config
+from macontrol.config.checks.rf_plan import received_hz
 from macontrol.config.model.units import amplitude_from_db
 from macontrol.hal import Clock
+from macontrol.sim.bench.emulated_probe import DEBIAN_BLOCK_BYTES, EmulatedProbe, Site
 
-DEBIAN_BLOCK_BYTES = 262_144
-"""The block size of Debian's `rtl_tcp`."""
 REFERENCE_GAIN_DB = 20.0
 """The gain at which a client sees the given powers."""
 
@@ -46,14 +45,6 @@ _ROUNDING_POWER = 2 / 12 / 127.5**2
 _POLL_INTERVAL_S = 0.1
 
 
-class _Monotonic:
-    def now(self) -> float:
-        return time.monotonic()
-
-    def sleep_until(self, moment: float) -> None:
-        time.sleep(max(0.0, moment - time.monotonic()))
-
-
 @dataclass(slots=True)
 class Tuning:
     """The settings of the client."""
@@ -66,7 +57,7 @@ class Tuning:
     ppm: int = 0
 
 
-class VirtualRadio:
+class VirtualRadio(EmulatedProbe):
     """An `rtl_tcp` server on loopback. Powers are mean |z|²; full scale is 1."""
 
     def __init__(
@@ -94,16 +85,18 @@ class VirtualRadio:
         while that run `is_preparing`. After a client has disconnected, the next one waits
         `rest_s` (Debian's server: 5 s).
         """
-        self._power = power
+        super().__init__(
+            power,
+            quiet_first_s=quiet_first_s,
+            is_new_run=is_new_run,
+            is_preparing=is_preparing,
+            clock=clock,
+        )
         self._noise_amplitude = np.float32(max(noise_power - _ROUNDING_POWER, 0.0) ** 0.5)
         self._carrier_hz = carrier_hz
         self._detuned_hz = 0.0
         self._block = max(1, block_bytes // 2)
-        self._quiet_first_s = quiet_first_s
-        self._is_new_run = is_new_run
-        self._is_preparing = is_preparing
         self._rest_s = rest_s
-        self._clock: Clock = _Monotonic() if clock is None else clock
         self._rng = np.random.default_rng(seed)
         pool = self._rng.standard_normal((_NOISE_POOL, 2), np.float32) * np.float32(0.5**0.5)
         self._noise = pool.view(np.complex64)[:, 0]
@@ -113,14 +106,10 @@ class VirtualRadio:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="virtual-radio", daemon=True)
         self._tone_table = 0, np.empty(0, np.complex64)
-        self._quiet_until_s: float | None = None
-        self._awaits_run = False
-        """Whether the client has begun a new run, which is still in preparation."""
         self._stalled_until_s = 0.0
         self._clipped_until_s = 0.0
         self._lost_s = 0.0
         self._dropped = False
-        self.transmitting = True
         self.busy = False
         """While set, clients connect but get no header."""
         self.header = _HEADER
@@ -144,18 +133,6 @@ class VirtualRadio:
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
         self._listener.close()
-
-    def __enter__(self) -> VirtualRadio:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Faults
 
@@ -205,9 +182,7 @@ class VirtualRadio:
         client.settimeout(_POLL_INTERVAL_S)
         client.sendall(self.header)
         now = self._clock.now
-        self._awaits_run = self._is_new_run()
-        if self._quiet_until_s is None or self._awaits_run:
-            self._quiet_until_s = now() + self._quiet_first_s
+        self._client_came()
         unparsed = b""
         rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0
         block = np.empty((self._block, 2), np.uint8)
@@ -272,7 +247,7 @@ class VirtualRadio:
         steps = ceil(count / rate / _STEP_S)
         amplitudes = np.empty(steps, np.float32)
         for k in range(steps):
-            amplitudes[k] = self._amplitude(begin_s + k * _STEP_S)
+            amplitudes[k] = self._received(begin_s + k * _STEP_S) ** 0.5
         edges = np.minimum(np.ceil(np.arange(steps + 1) * (_STEP_S * rate)).astype(int), count)
         z = self._tone(index, count)
         z *= np.repeat(amplitudes, np.diff(edges))
@@ -285,13 +260,6 @@ class VirtualRadio:
         levels = z.view(np.float32).reshape(-1, 2) * np.float32(127.5 * scale)
         levels += np.float32(127.5)
         return np.clip(np.rint(levels, out=levels), 0, 255, out=levels).astype(np.uint8)
-
-    def _amplitude(self, moment_s: float) -> float:
-        self._awaits_run = self._awaits_run and self._is_preparing()
-        quiet = self._quiet_until_s is not None and moment_s < self._quiet_until_s
-        if quiet or self._awaits_run or not self.transmitting:
-            return 0.0
-        return float(max(self._power(moment_s), 0.0) ** 0.5)
 
     def _tone(self, index: int, count: int) -> npt.NDArray[np.complex64]:
         """The carrier after tuning, at the nearest of 4096 frequencies; 0 if out of band."""
@@ -309,3 +277,20 @@ class VirtualRadio:
             table = np.exp(2j * np.pi * phases / _TONE_TABLE).astype(np.complex64)
             self._tone_table = turns, table
         return self._tone_table[1][start : start + count].copy()
+
+
+def radio_server(config: Config, site: Site) -> VirtualRadio:
+    """The emulator of the probe `rtl_tcp`."""
+    return VirtualRadio(
+        site.power,
+        noise_power=site.noise_power,
+        carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
+        host=site.host,
+        port=site.port,
+        block_bytes=site.block_bytes,
+        quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
+        is_new_run=site.is_new_run,
+        is_preparing=site.is_preparing,
+        seed=site.seed,
+        clock=site.clock,
+    )

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.config.model.reward import Reward
 from macontrol.config.sections.physical import Physical
 from macontrol.hal import Arrival, Clock, Measurement, StageDescription
 from macontrol.sim.world.carriage import Carriage
@@ -95,7 +96,7 @@ class SimulatedProbe:
         self._channel = channel
         self._stage = stage
         self._clock = clock
-        self._wavelength_mm = config.physical.wavelength_mm
+        self._physical = config.physical
         self._noise_std = config.noise_std
         self._fixed_position = config.physical.x_0
         self._ready: list[Measurement] = []
@@ -106,14 +107,13 @@ class SimulatedProbe:
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         self._channel.advance(slot - self._channel.slot)
-        position = self._stage.position_now() / self._wavelength_mm
+        position = self._physical.to_wavelengths(self._stage.position_now())
         reward = self._channel.reward(position)
         self.reward_sum += reward
         self.fixed_reward_sum += self._channel.reward(self._fixed_position)
         self.measured += 1
-        self._ready.append(
-            Measurement(slot, reward + self._channel.noise, True, uncertainty=self._noise_std)
-        )
+        observed = Reward(reward + self._channel.noise, self._noise_std)
+        self._ready.append(Measurement(slot, observed))
         self._due_s = end_s
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
@@ -149,7 +149,7 @@ class SimulatedBench:
         channel = Channel(config, seed)
         if slot > 0:
             channel.advance(slot)
-        start = config.physical.x_0 * config.physical.wavelength_mm
+        start = config.physical.to_mm(config.physical.x_0)
         self.stage = SimulatedStage(
             describe(config.physical, name), clock, start if position_mm is None else position_mm
         )
@@ -157,7 +157,7 @@ class SimulatedBench:
 
     def prior_survey(self, positions_mm: Sequence[float]) -> Sequence[float]:
         """The paper's survey: a frozen snapshot of the channel at slot 0, with noise."""
-        positions = np.asarray(positions_mm) / self._config.physical.wavelength_mm
+        positions = self._config.physical.to_wavelengths(np.asarray(positions_mm))
         return survey_rewards(self._config, self._seed, positions).tolist()  # type: ignore[no-any-return]
 
     @property

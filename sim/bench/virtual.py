@@ -1,6 +1,7 @@
-"""The virtual bench: a stage on a pseudo-terminal and a radio on loopback, in one simulated world.
+"""The virtual bench: a stage on a pseudo-terminal and a probe, in one simulated world.
 
-The radio receives the channel at the true position of the emulated carriage. A run uses the same
+The description of a probe names its emulator. By default it is a radio on loopback.
+It receives the channel at the true position of the emulated carriage. A run uses the same
 serial ports, servers, latencies and motions as on a real bench. For the same config and seed the
 world is that of the simulated bench: the same channel, and the same noise in every slot. The
 channel is frozen, as in the paper's survey, until `drift` starts it; then it drifts slot by slot,
@@ -17,19 +18,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from macontrol.config import Config
-from macontrol.config.checks.rf_plan import received_hz
+from macontrol.config import Config, load_config
 from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
 from macontrol.config.model.registry import resolve
 from macontrol.config.model.reward import snr_of
 from macontrol.config.model.units import from_db
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.device import VirtualDevice
-from macontrol.sim.bench.radio import DEBIAN_BLOCK_BYTES, VirtualRadio
+from macontrol.sim.bench.emulated_probe import DEBIAN_BLOCK_BYTES, EmulatedProbe, Site
+from macontrol.sim.bench.radio import VirtualRadio
 from macontrol.sim.world.channel import Channel, survey_noise
 
 NOISE_DBFS = -40.0
-"""The noise floor of the virtual radio: low enough that a strong link does not clip."""
+"""The noise floor of a virtual radio: low enough that a strong link does not clip."""
 
 Fault: TypeAlias = Callable[["VirtualBench", float], None]
 
@@ -86,7 +87,7 @@ class VirtualWorld:
                 due = 1 + int(passed / self._config.physical.slot_duration_s)
                 if due > self._channel.slot:
                     self._channel.advance(due - self._channel.slot)
-            position = position_mm / self._config.physical.wavelength_mm
+            position = self._config.physical.to_wavelengths(position_mm)
             h = self._channel.field(position)
             noise = self._noise_at(position)
         snr = self._config.reward.snr * (h.real * h.real + h.imag * h.imag)
@@ -101,7 +102,7 @@ class VirtualWorld:
 
 
 class VirtualBench:
-    """The stage, the radio and their world; use it in a `with`."""
+    """The stage, the probe and their world; use it in a `with`."""
 
     def __init__(
         self,
@@ -112,18 +113,17 @@ class VirtualBench:
         link: Path | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        probe_link: Path | None = None,
         block_bytes: int = DEBIAN_BLOCK_BYTES,
     ) -> None:
         self.world = VirtualWorld(config, clock, seed=seed)
-        # The radio first: if its address is in use, the link of that other bench is left alone.
-        self.radio: VirtualRadio = resolve(_radio_emulator(config))(
+        site = Site(
             self.world.power_at,
             noise_power=from_db(NOISE_DBFS),
-            carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
             host=host,
             port=port,
+            link=probe_link,
             block_bytes=block_bytes,
-            quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
             # A client that has opened the stage and not homed it has yet to measure the noise
             # floor, which may take long on a busy machine.
             is_new_run=lambda: self.stage.is_newly_opened,
@@ -131,13 +131,22 @@ class VirtualBench:
             seed=seed,
             clock=clock,
         )
+        # The probe first: if its address is in use, the link of that other bench is left alone.
+        emulator = PROBE_DRIVERS[emulated_driver(config)].emulator
+        self.probe: EmulatedProbe = resolve(emulator)(config, site)
         try:
             emulate = resolve(STAGE_DRIVERS[config.stage.driver].emulator)
             self.stage: VirtualDevice = emulate(config, clock, link)
             self.world.board = self.stage
         except OSError:
-            self.radio.close()
+            self.probe.close()
             raise
+
+    @property
+    def radio(self) -> VirtualRadio:
+        """The probe of a bench with a radio."""
+        assert isinstance(self.probe, VirtualRadio)
+        return self.probe
 
     def do(self, command: str) -> None:
         """Execute a command such as "unplug" or "lose 1.5"; ValueError if it is unknown."""
@@ -149,48 +158,48 @@ class VirtualBench:
 
     def __enter__(self) -> VirtualBench:
         self.stage.start()
-        self.radio.start()
+        self.probe.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.radio.close()
+        self.probe.close()
         self.stage.close()
 
 
 def _transmit(bench: VirtualBench, on: bool) -> None:
-    bench.radio.transmitting = on
+    bench.probe.transmitting = on
 
 
-def _stage_fault(*names: str, needs_amount: bool = False) -> Fault:
-    """A fault of the stage: the first of these methods that its emulator has."""
+def _fault(part: str, *names: str, needs_amount: bool = False) -> Fault:
+    """A fault of the stage or the probe: the first of these methods that its emulator has."""
 
     def strike(bench: VirtualBench, amount: float) -> None:
         for name in names:
-            if method := getattr(bench.stage, name, None):
+            if method := getattr(getattr(bench, part), name, None):
                 method(amount) if needs_amount else method()
                 return
-        raise ValueError("this stage has no such fault")
+        raise ValueError(f"this {part} has no such fault")
 
     return strike
 
 
 FAULTS: dict[str, Fault] = {
-    "unplug": _stage_fault("unplug"),
-    "plug": _stage_fault("plug_in"),
-    "reset": _stage_fault("reset"),
-    "alarm": _stage_fault("trip_limit"),
-    "hang": _stage_fault("hang"),
+    "unplug": _fault("stage", "unplug"),
+    "plug": _fault("stage", "plug_in"),
+    "reset": _fault("stage", "reset"),
+    "alarm": _fault("stage", "trip_limit"),
+    "hang": _fault("stage", "hang"),
     "garbage": lambda bench, _: bench.stage.send(bytes(range(128, 256)) + b"\r\n"),
-    "lose": _stage_fault("lose_steps", needs_amount=True),
-    "slow": _stage_fault("slow_down", needs_amount=True),
-    "stick": _stage_fault("stick", "stall"),
-    "release": _stage_fault("release"),
-    "stall": lambda bench, amount: bench.radio.stall(amount),
-    "drop": lambda bench, _: bench.radio.drop(),
-    "clip": lambda bench, amount: bench.radio.clip(amount),
+    "lose": _fault("stage", "lose_steps", needs_amount=True),
+    "slow": _fault("stage", "slow_down", needs_amount=True),
+    "stick": _fault("stage", "stick", "stall"),
+    "release": _fault("stage", "release"),
+    "stall": _fault("probe", "stall", needs_amount=True),
+    "drop": _fault("probe", "drop"),
+    "clip": _fault("probe", "clip", needs_amount=True),
     "mute": lambda bench, _: _transmit(bench, False),
     "unmute": lambda bench, _: _transmit(bench, True),
-    "detune": lambda bench, amount: bench.radio.detune(amount),
+    "detune": _fault("probe", "detune", needs_amount=True),
 }
 """The faults by name; some take a number."""
 UNITS = {"lose": "MM", "slow": "S", "stall": "S", "clip": "S", "detune": "HZ"}
@@ -213,7 +222,7 @@ def parse_command(command: str) -> tuple[str, float]:
     return name, amount
 
 
-def _radio_emulator(config: Config) -> str:
-    """The emulator of the config's probe, or of the first driver that has one."""
-    drivers = [PROBE_DRIVERS[config.probe.driver], *PROBE_DRIVERS.working()]
-    return next(driver.emulator for driver in drivers if driver.emulator)
+def emulated_driver(config: Config) -> str:
+    """The driver whose probe is emulated: the config's if it has an emulator, or the default."""
+    has_one = PROBE_DRIVERS[config.probe.driver].emulator
+    return config.probe.driver if has_one else load_config().probe.driver

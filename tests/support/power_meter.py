@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.config.model.reward import reward_of
+from macontrol.config.model.reward import DB_PER_NEPER, Power
 from macontrol.hal import Clock, Measurement
 
 _READ_INTERVAL_S = 0.005
@@ -21,13 +21,10 @@ _READ_INTERVAL_S = 0.005
 class PowerMeter:
     """Average the readings of a meter over the interval of a slot, in a thread per request."""
 
-    def __init__(
-        self, read: Callable[[], float], noise: float, clock: Clock, transmission_share: float
-    ) -> None:
+    def __init__(self, read: Callable[[], float], noise: float, clock: Clock) -> None:
         self._read = read
         self._noise = noise
         self._clock = clock
-        self._share = transmission_share
         self._ready: deque[Measurement] = deque()
         self._latest: threading.Thread | None = None
         self._closed = threading.Event()
@@ -54,9 +51,8 @@ class PowerMeter:
             if self._clock.now() > start_s:
                 readings.append(self._read())
         if len(readings) < 2:
-            self._ready.append(Measurement(slot, math.nan, False, reason="too-few-readings"))
+            self._ready.append(Measurement(slot, None, "too-few-readings"))
             return
         power = fmean(readings)
-        sigma = self._share / math.log(2.0) * stdev(readings) / power / math.sqrt(len(readings))
-        snr = max(power / self._noise - 1.0, 0.0)
-        self._ready.append(Measurement(slot, reward_of(self._share, snr), True, sigma))
+        sigma_db = DB_PER_NEPER * stdev(readings) / power / math.sqrt(len(readings))
+        self._ready.append(Measurement(slot, Power(power, self._noise, sigma_db)))

@@ -15,9 +15,16 @@ import pytest
 
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Probe
+from macontrol.hal.probes.line.probe import LineProbe
+from macontrol.hal.probes.line.settings import LineSettings
 from macontrol.hal.probes.rtl_tcp.stream import RtlTcpStream
+from macontrol.hal.probes.scpi.probe import ScpiProbe
+from macontrol.hal.probes.scpi.settings import ScpiSettings
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.soapy.stream import SoapyStream
+from macontrol.sim.bench.detector import VirtualDetector
+from macontrol.sim.bench.emulated_probe import Site
+from macontrol.sim.bench.instrument import VirtualInstrument
 from macontrol.sim.bench.radio import VirtualRadio
 from support.power_meter import PowerMeter
 from support.probe_settings import probe_settings
@@ -56,7 +63,7 @@ def rtl_tcp() -> Iterator[Stand]:
     with VirtualRadio(lambda _: signal.power, noise_power=NOISE, block_bytes=8192) as radio:
         settings, clock = probe_settings(**_SETTINGS, address=radio.address), WallClock()
         stream = RtlTcpStream(settings, clock)
-        yield Stand(SdrProbe(settings, stream, clock, transmission_share=SHARE), clock, signal)
+        yield Stand(SdrProbe(settings, stream, clock), clock, signal)
 
 
 class PacedDevice:
@@ -103,7 +110,40 @@ def soapy() -> Iterator[Stand]:
     stream = SoapyStream(settings, clock)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "SoapySDR", module)
-        yield Stand(SdrProbe(settings, stream, clock, transmission_share=SHARE), clock, signal)
+        yield Stand(SdrProbe(settings, stream, clock), clock, signal)
+
+
+def _site(signal: Signal, clock: WallClock) -> Site:
+    return Site(
+        lambda _: signal.power,
+        noise_power=NOISE,
+        clock=clock,
+        seed=1,
+        is_new_run=lambda: False,
+        is_preparing=lambda: False,
+    )
+
+
+@contextmanager
+def line() -> Iterator[Stand]:
+    signal, clock = Signal(), WallClock()
+    common = {key: _SETTINGS[key] for key in ("guard_s", "settling_s", "noise_floor")}
+    settings = LineSettings.model_validate(common)
+    with VirtualDetector(settings, _site(signal, clock)) as detector:
+        detector._quiet_until_s = 0.0  # the test switches the signal
+        settings = LineSettings.model_validate({**common, "port": detector.address})
+        yield Stand(LineProbe(settings, clock), clock, signal)
+
+
+@contextmanager
+def scpi() -> Iterator[Stand]:
+    signal, clock = Signal(), WallClock()
+    common = {key: _SETTINGS[key] for key in ("guard_s", "settling_s", "noise_floor")}
+    settings = ScpiSettings.model_validate({**common, "sweep_s": 0.01})
+    with VirtualInstrument(settings, _site(signal, clock)) as instrument:
+        instrument._quiet_until_s = 0.0  # the test switches the signal
+        settings = settings.model_copy(update={"address": instrument.address})
+        yield Stand(ScpiProbe(settings, clock), clock, signal)
 
 
 @contextmanager
@@ -113,12 +153,12 @@ def power_meter() -> Iterator[Stand]:
     def read() -> float:
         return float((signal.power + NOISE) * (1 + 0.02 * rng.standard_normal()))
 
-    yield Stand(PowerMeter(read, NOISE, clock, SHARE), clock, signal)
+    yield Stand(PowerMeter(read, NOISE, clock), clock, signal)
 
 
 Stands: TypeAlias = dict[str, Callable[[], AbstractContextManager[Stand]]]
 
-RADIOS: Stands = {"rtl_tcp": rtl_tcp, "soapy": soapy}
+RADIOS: Stands = {"line": line, "rtl_tcp": rtl_tcp, "scpi": scpi, "soapy": soapy}
 """Probes with all capabilities, by the name of their driver."""
 METERS: Stands = {"power meter": power_meter}
 """Probes with no capability."""

@@ -20,5 +20,5 @@ DESCRIPTION = ProbeDriver(
     server=server_port,
     server_port=DEFAULT_PORT,
     server_prefix="rtl_",
-    emulator="macontrol.sim.bench.radio:VirtualRadio",
+    emulator="macontrol.sim.bench.radio:radio_server",
 )

@@ -199,7 +199,6 @@ def refuse_beyond_all_tuners(settings: RtlTcpSettings) -> None:
     refuse_beyond(settings.tuner_frequency_hz, [WIDEST_HZ], "tuner, if it is an RTL-SDR's,")
 
 
-def make_probe(settings: RtlTcpSettings, clock: Clock, transmission_share: float) -> SdrProbe:
+def make_probe(settings: RtlTcpSettings, clock: Clock) -> SdrProbe:
     """A probe that measures with an rtl_tcp server."""
-    stream = RtlTcpStream(settings, clock)
-    return SdrProbe(settings, stream, clock, transmission_share=transmission_share)
+    return SdrProbe(settings, RtlTcpStream(settings, clock), clock)

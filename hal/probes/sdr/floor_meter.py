@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from math import inf, sqrt
 
 from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.reward import DB_PER_NEPER
 from macontrol.config.sections.sdr import SdrSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.noise_floor import NoiseFloor, implausible_rise, known_floor
-from macontrol.hal.probes.sdr.power import DB_PER_NEPER, PowerReading
+from macontrol.hal.probes.sdr.power import PowerReading
 from macontrol.hal.probes.sdr.reader import StreamReader
 from macontrol.hal.probes.sdr.worker import Outcome, WindowWorker
 

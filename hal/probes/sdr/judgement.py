@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from macontrol.config.model.reward import Power
 from macontrol.config.model.units import from_db
 from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.probe import NO_SIGNAL, TONE_LOST, Measurement
-from macontrol.hal.probes.sdr.power import PowerReading, rate_reward
+from macontrol.hal.probes.sdr.power import PowerReading
 
 # A line outside the tone's band must exceed the margin by this factor, because it is the strongest
 # of many bands.
@@ -29,10 +30,9 @@ def _margin(reading: PowerReading, floor: NoiseFloor, drift_db: float) -> float:
 
 
 def measurement_of(
-    slot: int, reading: PowerReading, floor: NoiseFloor, share: float, drift_db: float
+    slot: int, reading: PowerReading, floor: NoiseFloor, drift_db: float
 ) -> Measurement:
-    """Return the reward of a slot, and the fault it indicates if the power stays at the floor."""
-    reward, sigma = rate_reward(share, reading.power, floor.power, reading.sigma_db, floor.sigma_db)
+    """Return the power of a slot, and the fault it indicates if it stays at the floor."""
     above, reason, hint = above_floor(reading, floor, drift_db), "", ""
     if above < 1:
         reason, hint = NO_SIGNAL, "is the transmitter on?"
@@ -44,4 +44,5 @@ def measurement_of(
                 f"it is the tone, set probe.tone_offset_hz to {offset:.0f}, or widen "
                 "probe.tone_bandwidth_hz",
             )
-    return Measurement(slot, reward, True, sigma, reason, above, hint)
+    value = Power(reading.power, floor.power, reading.sigma_db, floor.sigma_db)
+    return Measurement(slot, value, reason, above, hint)

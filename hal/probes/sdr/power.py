@@ -1,4 +1,4 @@
-"""Power from IQ samples, its uncertainty, and the reward computed from it.
+"""Power from IQ samples, and its uncertainty.
 
 0 dBFS is mean |z|² = 1. A byte x has the value (x − 127.5)/127.5.
 """
@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, log, nan, sqrt
+from math import inf, nan, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from macontrol.config.model.reward import reward_of
+from macontrol.config.model.reward import DB_PER_NEPER
 from macontrol.config.model.units import to_db
 from macontrol.hal.probes.sdr.samples import Samples
 
-DB_PER_NEPER = 10.0 / log(10.0)
-"""4.343: a relative power error of 1, in dB."""
 FLOAT_RAIL = 0.99
 """A float sample counts as clipped if |I| or |Q| reaches this."""
 SEGMENTS = 16
@@ -134,25 +132,3 @@ def _reading(
         relative = max(relative, seen)
     noise_sigma_db = DB_PER_NEPER / sqrt(independent)
     return PowerReading(power, DB_PER_NEPER * relative, count, clipped, noise_sigma_db)
-
-
-def snr(power: float, noise: float) -> float:
-    """Return SNR = max(0, (P − N)/N); NaN if P or N is NaN."""
-    return max((power - noise) / noise, 0.0)  # max returns a NaN only if it comes first
-
-
-def rate_reward(
-    transmission_share: float,
-    power: float,
-    noise: float,
-    power_sigma_db: float,
-    noise_sigma_db: float,
-) -> tuple[float, float]:
-    """Return the reward (1 − T_a/T_s)·log2(1 + SNR) and its standard deviation.
-
-    1 + SNR = P/N, so the derivative with respect to ln P is share/ln 2, and with respect to ln N
-    its negative. For P < N the reward is 0, with the standard deviation of P = N.
-    """
-    reward = reward_of(transmission_share, snr(power, noise))
-    relative = sqrt(power_sigma_db**2 + noise_sigma_db**2) / DB_PER_NEPER
-    return reward, transmission_share / log(2.0) * relative

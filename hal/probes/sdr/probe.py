@@ -50,12 +50,9 @@ class SdrProbe:
         settings: SdrSettings,
         stream: IQStream,
         clock: Clock,
-        *,
-        transmission_share: float,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._share = transmission_share
         self.name = stream.name
         """Which radio measures."""
         self._answered = threading.Event()
@@ -163,10 +160,9 @@ class SdrProbe:
     def _judge(self, request: _SlotRequest, outcome: Outcome) -> Measurement:
         floor = self._meter.floor
         if isinstance(outcome, str):
-            return Measurement(request.slot, nan, False, reason=outcome)
+            return Measurement(request.slot, None, outcome)
         if self._meter.overlaps(request.start_s, request.end_s):
-            return Measurement(request.slot, nan, False, reason=FLOOR_IS_MEASURED)
+            return Measurement(request.slot, None, FLOOR_IS_MEASURED)
         if floor is None:
-            return Measurement(request.slot, nan, False, reason=NO_NOISE_FLOOR)
-        drift_db = self._settings.floor_drift_db
-        return measurement_of(request.slot, outcome, floor, self._share, drift_db)
+            return Measurement(request.slot, None, NO_NOISE_FLOOR)
+        return measurement_of(request.slot, outcome, floor, self._settings.floor_drift_db)

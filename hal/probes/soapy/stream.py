@@ -236,7 +236,6 @@ class SoapyStream:
             device.close()
 
 
-def make_probe(settings: SoapySettings, clock: Clock, transmission_share: float) -> SdrProbe:
+def make_probe(settings: SoapySettings, clock: Clock) -> SdrProbe:
     """A probe that measures with a SoapySDR radio."""
-    stream = SoapyStream(settings, clock)
-    return SdrProbe(settings, stream, clock, transmission_share=transmission_share)
+    return SdrProbe(settings, SoapyStream(settings, clock), clock)

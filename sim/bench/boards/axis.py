@@ -22,6 +22,7 @@ class CountedAxis:
         self.counted = Carriage(0.0)
         self.true = Carriage(true_mm)
         self.is_stuck = False
+        """Whether the carriage is blocked."""
 
     def move(
         self, target_mm: float, begin_s: float, motion: Trapezoid, ends_mm: tuple[float, float]
@@ -45,7 +46,3 @@ class CountedAxis:
         """Block the carriage."""
         self.is_stuck = True
         self.true.brake(now, inf)
-
-    def release(self) -> None:
-        """Release the carriage."""
-        self.is_stuck = False

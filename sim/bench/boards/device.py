@@ -1,7 +1,7 @@
 """The part that all emulated devices share: a port, a thread, and faults of the cable.
 
-A device does everything in its own thread. Requests from other threads, such as faults, are
-executed there the next time the device waits, so that no device needs a lock.
+A device does everything in its own thread. Methods for other threads, such as faults, are executed
+there the next time the device waits (`in_own_thread`), so that no device needs a lock.
 """
 
 from __future__ import annotations
@@ -10,29 +10,44 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from macontrol.hal import Clock
-from macontrol.sim.bench.boards.port import VirtualPort
+from macontrol.sim.bench.boards.port import PortThread
 
 _REQUEST_TIMEOUT_S = 5.0
 # Enough for many minutes, so that the first line of a run is kept.
 _LINES_KEPT = 100_000
 
+P = ParamSpec("P")
+D = TypeVar("D", bound="VirtualDevice")
 
-class VirtualDevice(ABC):
+
+def in_own_thread(method: Callable[Concatenate[D, P], None]) -> Callable[Concatenate[D, P], None]:
+    """Execute a method in the thread of the device, and wait for it."""
+
+    @wraps(method)
+    def request(device: D, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        done = threading.Event()
+        device._requests.append((lambda: method(device, *args, **kwargs), done))
+        device._wire.wake()
+        if not done.wait(_REQUEST_TIMEOUT_S):
+            raise RuntimeError(f"{device._thread.name} does not react; is it started?")
+
+    return request
+
+
+class VirtualDevice(PortThread, ABC):
     """One device. Start it, open `port`, and stop it with `close`; or use it in a `with`."""
 
     settings: dict[Any, float]
     """The settings of the device, by number or name."""
 
     def __init__(self, name: str, clock: Clock, link: Path | None) -> None:
-        self._clock = clock
-        self._wire = VirtualPort(clock, link)
+        super().__init__(name, clock, link)
         self._requests: deque[tuple[Callable[[], None], threading.Event]] = deque()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._closing = False
         self._hanging = False
         self._received = bytearray()
         self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
@@ -61,69 +76,39 @@ class VirtualDevice(ABC):
         """Whether a client has the port open and has not homed the device yet."""
         return self.is_newly_opened and self._wire.is_open
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        """Switch the device off."""
-        self._closing = True
-        self._wire.wake()
-        if self._thread.ident is not None:
-            self._thread.join()
-        self._wire.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
+    @in_own_thread
     def unplug(self) -> None:
         """Disconnect the cable."""
+        self._wire.unplug()
+        self._received.clear()
 
-        def unplug() -> None:
-            self._wire.unplug()
-            self._received.clear()
-
-        self._do(unplug)
-
+    @in_own_thread
     def plug_in(self) -> None:
         """Connect the cable."""
-        self._do(self._wire.plug_in)
+        self._wire.plug_in()
 
+    @in_own_thread
     def send(self, data: bytes) -> None:
         """Send any bytes to the client."""
-        self._do(lambda: self._transmit(data))
+        self._transmit(data)
 
+    @in_own_thread
     def slow_down(self, by_s: float) -> None:
         """Delay every answer from now on."""
-
-        def slow() -> None:
-            self._wire.slowness_s = by_s
-
-        self._do(slow)
-
-    def _do(self, action: Callable[[], None]) -> None:
-        """Execute an action in the device's thread and wait for it."""
-        done = threading.Event()
-        self._requests.append((action, done))
-        self._wire.wake()
-        if not done.wait(_REQUEST_TIMEOUT_S):
-            raise RuntimeError(f"{self._thread.name} does not react; is it started?")
+        self._wire.slowness_s = by_s
 
     @abstractmethod
     def _run(self) -> None:
         """The main function of the thread; it ends when `_closing` is set."""
 
-    @abstractmethod
     def _receive(self, data: bytes) -> None:
-        """Process received bytes."""
+        """Process received bytes, in the order of their arrival."""
+        self._received += data
 
     def _transmit(self, data: bytes, delay_s: float = 0.0) -> None:
         self._wire.send(data, delay_s)
 
-    def _opened(self) -> None:  # noqa: B027 - most devices do not notice
+    def _opened(self) -> None:
         """React to a client that has opened the port."""
 
     def _attend(self, until_s: float) -> bool:

@@ -11,10 +11,12 @@ import fcntl
 import os
 import select
 import termios
+import threading
 import tty
 from collections import deque
 from math import ceil
 from pathlib import Path
+from typing import Self
 
 from macontrol.hal import Clock
 
@@ -157,6 +159,38 @@ class VirtualPort:
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EIO):
                     raise
+
+
+class PortThread:
+    """A device on a port: its thread runs from `start` to `close`, or within a `with`."""
+
+    def __init__(self, name: str, clock: Clock, link: Path | None) -> None:
+        self._clock = clock
+        self._wire = VirtualPort(clock, link)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._closing = False
+
+    def _run(self) -> None:
+        """Serve the port until `_closing`."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Switch the device off and remove its port."""
+        self._closing = True
+        self._wire.wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._wire.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _is_port_link(link: Path) -> bool:

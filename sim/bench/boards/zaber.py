@@ -16,7 +16,7 @@ from macontrol.config import Config
 from macontrol.config.model.motion import Trapezoid
 from macontrol.hal import Clock
 from macontrol.sim.bench.boards.axis import CountedAxis
-from macontrol.sim.bench.boards.device import VirtualDevice
+from macontrol.sim.bench.boards.device import VirtualDevice, in_own_thread
 
 DEFAULT_SETTINGS: dict[str, float] = {
     **{"accel": 205, "comm.alert": 0, "comm.checksum": 0, "comm.address": 1},
@@ -43,6 +43,7 @@ _COMMAND = re.compile(r"(?:(\d{1,2})(?: (\d)(?: (\d{1,2}|--))?)?)? ?(.*)", re.DO
 _RANK = ("FF", "FE", "FS", "WL", "WV", "WT", "WS", "WM", "WR", "WH", "NC", "NI")
 _LONGEST_LINE = 120
 _NAP_S = 0.05
+_ANSWER_S = 0.001
 
 
 class _Refused(Exception):  # noqa: N818 - it is an answer of the device, not an error of ours
@@ -60,13 +61,11 @@ class VirtualZaber(VirtualDevice):
         microstep_mm: float = MICROSTEP_MM,
         link: Path | None = None,
         distance_mm: float = 40.0,
-        answer_s: float = 0.001,
     ) -> None:
         """The carriage starts at `distance_mm` from its home position."""
         super().__init__("virtual-zaber", clock, link)
         self.settings: dict[str, float] = {**DEFAULT_SETTINGS, **(settings or {})}
         self._microstep_mm = microstep_mm
-        self._answer_s = answer_s
         self._axis = CountedAxis(distance_mm)
         self._flags = {"WR"}
         self._is_fresh = False
@@ -87,45 +86,44 @@ class VirtualZaber(VirtualDevice):
         """The flags that are set now."""
         return frozenset(self._flags)
 
+    @in_own_thread
     def reset(self) -> None:
         """Interrupt the supply: the device restarts and has lost its position."""
-        self._do(self._start_over)
+        self._start_over()
 
+    @in_own_thread
     def hang(self) -> None:
         """Stop, and do not answer or act until the supply is interrupted."""
+        self._halt()
+        self._wire.drop_unsent()
+        self._hanging = True
 
-        def hang() -> None:
-            self._halt()
-            self._wire.drop_unsent()
-            self._hanging = True
-
-        self._do(hang)
-
+    @in_own_thread
     def stall(self) -> None:
         """Block the carriage: this or the next motion ends at once and sets FS."""
+        self._axis.stick(self._clock.now())
+        if self._moving:
+            self._stop_stalled()
 
-        def stall() -> None:
-            self._axis.stick(self._clock.now())
-            if self._moving:
-                self._stop_stalled()
-
-        self._do(stall)
-
+    @in_own_thread
     def release(self) -> None:
         """Release the carriage."""
-        self._do(self._axis.release)
+        self._axis.is_stuck = False
 
+    @in_own_thread
     def raise_flag(self, flag: str) -> None:
         """Set a flag, as an overheated device does."""
-        self._do(lambda: self._flags.add(flag))
+        self._flags.add(flag)
 
+    @in_own_thread
     def interrupt(self, target_microsteps: int, speed: float = 0) -> None:
         """Move it as another program would; the speed is in the device's unit, 0 is the largest."""
-        self._do(lambda: self._move(target_microsteps * self._microstep_mm, speed))
+        self._move(target_microsteps * self._microstep_mm, speed)
 
+    @in_own_thread
     def lose_steps(self, by_mm: float) -> None:
         """Shift the carriage; the device does not notice."""
-        self._do(lambda: self._axis.true.shift(by_mm, self._clock.now()))
+        self._axis.true.shift(by_mm, self._clock.now())
 
     # -- The wire -----------------------------------------------------------------------------
 
@@ -140,9 +138,6 @@ class VirtualZaber(VirtualDevice):
                 self._take_commands()
             if not self._wire.is_open:
                 self._received.clear()
-
-    def _receive(self, data: bytes) -> None:
-        self._received += data
 
     def _take_commands(self) -> None:
         while (end := self._received.find(b"\n")) >= 0:
@@ -185,12 +180,11 @@ class VirtualZaber(VirtualDevice):
     def _send_line(self, line: str) -> None:
         body = line[1:].encode("ascii")
         tail = b":%02X" % (-sum(body) & 0xFF) if self.settings["comm.checksum"] else b""
-        self._transmit(line[:1].encode("ascii") + body + tail + b"\r\n", self._answer_s)
+        self._transmit(line[:1].encode("ascii") + body + tail + b"\r\n", _ANSWER_S)
         self._is_fresh = False
 
     def _status(self) -> str:
-        flags = self._ranked_flags()
-        return f"{'BUSY' if self._moving else 'IDLE'} {flags[0] if flags else '--'}"
+        return f"{'BUSY' if self._moving else 'IDLE'} {[*self._ranked_flags(), '--'][0]}"
 
     def _ranked_flags(self) -> list[str]:
         known = [flag for flag in _RANK if flag in self._flags]
@@ -222,23 +216,21 @@ class VirtualZaber(VirtualDevice):
     def _get(self, name: str, axis: int) -> str:
         if name == "pos":
             return str(self._pos())
-        if name not in self.settings:
+        self._require(name in self.settings, name, axis)
+        decimals = {"version": 2, "system.voltage": 1}.get(name, 0)
+        return f"{self.settings[name]:.{decimals}f}"
+
+    def _require(self, is_known: bool, name: str, axis: int) -> None:
+        if not is_known:
             raise _Refused("BADCOMMAND")
         if axis and _DEVICE_WIDE.match(name):
             raise _Refused("DEVICEONLY")
-        value = self.settings[name]
-        if name == "version":
-            return f"{value:.2f}"
-        return f"{value:.1f}" if name == "system.voltage" else f"{value:.0f}"
 
     def _set(self, name: str, value: float, axis: int) -> None:
         if name == "pos":
             self._axis.counted.put(value * self._microstep_mm, self._clock.now())
             return
-        if name not in self.settings or name in _READ_ONLY:
-            raise _Refused("BADCOMMAND")
-        if axis and _DEVICE_WIDE.match(name):
-            raise _Refused("DEVICEONLY")
+        self._require(name in self.settings and name not in _READ_ONLY, name, axis)
         if (name == "maxspeed" and value <= 0) or (name.startswith("comm.") and value < 0):
             raise _Refused("BADDATA")
         self.settings[name] = value
@@ -302,8 +294,7 @@ class VirtualZaber(VirtualDevice):
     def _start_motion(self, to_mm: float, begin: float, motion: Trapezoid) -> None:
         self._moving = True
         self._flags -= {"FS"}
-        rail_mm = self.settings["limit.max"] * self._microstep_mm
-        self._axis.move(to_mm, begin, motion, (0.0, rail_mm))
+        self._axis.move(to_mm, begin, motion, (0.0, self.usable_mm))
         if self._axis.is_stuck:
             self._stop_stalled()
 
@@ -370,7 +361,7 @@ def guide_board(config: Config, clock: Clock, link: Path | None) -> VirtualZaber
     config that does not fit the guide's rail does not fit this one either.
     """
     physical, stage = config.physical, config.stage
-    own = stage.model_dump()[stage.driver]
+    own = stage.model_dump()[stage.driver_name()]
     step_mm = MICROSTEP_MM if own["microstep_mm"] == "unknown" else own["microstep_mm"]
     travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
     speed_mm_per_s = physical.actuator_speed_m_per_s * 1e3

@@ -7,11 +7,18 @@ methods.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from macontrol.config import Config
+from macontrol.hal import Clock
+from macontrol.sim.bench.boards.device import in_own_thread
 from macontrol.sim.bench.boards.grbl.axis import LONGEST_QUEUE
 from macontrol.sim.bench.boards.grbl.gcode import Dwell, Motion, Refused, strip
 from macontrol.sim.bench.boards.grbl.program import TICK_S, GrblProgram, HardResetError
 from macontrol.sim.bench.boards.grbl.reports import HELP, build, setting
+
+GUIDE_SETTINGS: dict[int, float] = {20: 1, 22: 1, 27: 2, 100: 80, 110: 12000, 120: 2000, 130: 300}
+"""The GRBL settings of docs/build-a-bench.md."""
 
 
 class VirtualGrbl(GrblProgram):
@@ -31,78 +38,63 @@ class VirtualGrbl(GrblProgram):
         """The state that the board would report now."""
         return self._state
 
+    @in_own_thread
     def plug_in(self) -> None:
         """Connect the cable again. The cable powers the board, which starts from nothing."""
+        self._wire.plug_in()
+        raise HardResetError
 
-        def plug_in() -> None:
-            self._wire.plug_in()
-            raise HardResetError
-
-        self._do(plug_in)
-
+    @in_own_thread
     def reset(self) -> None:
         """Press the reset button, or interrupt the supply."""
-
-        def press() -> None:
-            raise HardResetError
-
-        self._do(press)
+        raise HardResetError
 
     def trip_limit(self) -> None:
         """Disturb the wire of the limit switch: a hard-limit alarm without a cause."""
         self.raise_alarm(1)
 
+    @in_own_thread
     def raise_alarm(self, code: int) -> None:
         """Make the board stop and lock itself with an alarm."""
+        if self._state != "Alarm":
+            self._kill()
+            self._pending_alarm = code
 
-        def strike() -> None:
-            if self._state != "Alarm":
-                self._kill()
-                self._pending_alarm = code
-
-        self._do(strike)
-
+    @in_own_thread
     def hang(self) -> None:
         """Stop answering and acting until the board is reset by opening its port."""
+        self._hanging = True
+        self._axis.brake(self._clock.now())
 
-        def hang() -> None:
-            self._hanging = True
-            self._axis.brake(self._clock.now())
-
-        self._do(hang)
-
+    @in_own_thread
     def lose_steps(self, by_mm: float) -> None:
         """Shift the carriage (mm, positive away from the switch); the board does not notice."""
-        self._do(lambda: self._axis.lose_steps(by_mm, self._clock.now()))
+        self._axis.lose_steps(by_mm, self._clock.now())
 
+    @in_own_thread
     def stick(self) -> None:
         """Block the carriage: the board counts steps, and nothing moves."""
-        self._do(lambda: self._axis.stick(self._clock.now()))
+        self._axis.stick(self._clock.now())
 
+    @in_own_thread
     def release(self) -> None:
         """Release the carriage."""
-        self._do(self._axis.release)
+        self._axis.is_stuck = False
 
+    @in_own_thread
     def jog(self, to_mm: float) -> None:
         """Move the carriage (mm from its home position), as a pendant does."""
-        target = self._axis.machine_mm(to_mm)
-        self._do(lambda: self._execute(f"$J=G90G21G53X{target:.4f}F6000"))
+        self._execute(f"$J=G90G21G53X{self._axis.machine_mm(to_mm):.4f}F6000")
 
+    @in_own_thread
     def press_hold(self) -> None:
         """Press the feed-hold button."""
+        self._hold_flag = True
 
-        def press() -> None:
-            self._hold_flag = True
-
-        self._do(press)
-
+    @in_own_thread
     def press_start(self) -> None:
         """Press the cycle-start button, which ends a hold."""
-
-        def press() -> None:
-            self._start_flag = True
-
-        self._do(press)
+        self._start_flag = True
 
     # -- Lines --------------------------------------------------------------------------------
 
@@ -175,11 +167,11 @@ class VirtualGrbl(GrblProgram):
         self.settings[number] = value
 
     def _execute_gcode(self, line: str, *, jog: bool) -> None:
-        command = self._gcode.read(line, jog=jog)
-        if isinstance(command, Dwell):
-            self._dwell(command.seconds)
-        elif isinstance(command, Motion):
-            self._go(command, jog=jog)
+        match self._gcode.read(line, jog=jog):
+            case Dwell(seconds):
+                self._dwell(seconds)
+            case Motion() as motion:
+                self._go(motion, jog=jog)
 
     def _go(self, motion: Motion, *, jog: bool) -> None:
         target, speed = motion.target_mm, self.settings[110] / 60
@@ -276,3 +268,23 @@ class VirtualGrbl(GrblProgram):
                 self._act()
             if self._dialect == "grblhal":
                 self._report_if_asked()
+
+
+def guide_board(config: Config, clock: Clock, link: Path | None) -> VirtualGrbl:
+    """The board of the bench guide with the actuator of a config.
+
+    The rail is longer than that of the guide only if `stage.travel_mm` asks for it, so that a
+    config that does not fit the guide's rail does not fit this one either.
+    """
+    physical, stage = config.physical, config.stage
+    travel_mm = 0.0 if stage.travel_mm == "auto" else stage.offset_mm + stage.travel_mm
+    settings = {
+        **GUIDE_SETTINGS,
+        110: physical.actuator_speed_m_per_s * 1e3 * 60,
+        130: max(GUIDE_SETTINGS[130], travel_mm + 2 * GUIDE_SETTINGS[27]),
+    }
+    if physical.acceleration_m_per_s2 != "ideal":
+        settings[120] = physical.acceleration_m_per_s2 * 1e3
+    if physical.step_mm != "ideal":
+        settings[100] = 1 / physical.step_mm
+    return VirtualGrbl(clock, link=link, settings=settings)

@@ -15,7 +15,8 @@ _DWELL = 40
 _IN_INCHES = {200: True, 210: False}
 _MACHINE_COORDINATES = 530
 _IS_ABSOLUTE = {900: True, 910: False}
-_WITHOUT_EFFECT = frozenset({170, 400, 490, 540, 610, 800, 940})
+# Without an effect on the modes.
+_OTHERS = frozenset({_DWELL, _MACHINE_COORDINATES, 170, 400, 490, 540, 610, 800, 940})
 _NOT_IN_A_JOG = frozenset({0, 10, 170, 540, 940})
 
 
@@ -71,89 +72,62 @@ class GcodeReader:
 
     def read(self, line: str, *, jog: bool) -> Dwell | Motion | None:
         """The motion or the dwell of a line, if it has one. A jog does not change the modes."""
-        block = _Block(self.modes, jog=jog)
+        modes = replace(self.modes, feed_mm_per_min=0.0) if jog else replace(self.modes)
+        codes: list[int] = []
+        values: dict[str, float] = {}
         for letter, value in _words(line):
-            block.take(letter, value)
-        block.check()
-        if block.is_dwell:
-            return Dwell(block.dwell_seconds())
-        if not jog:
-            self.modes = block.modes
-        return block.motion()
-
-
-class _Block:
-    """The words of one line."""
-
-    def __init__(self, modes: Modes, *, jog: bool) -> None:
-        self.modes = replace(modes, feed_mm_per_min=0.0) if jog else replace(modes)
-        self.is_dwell = False
-        self._jog = jog
-        self._x: float | None = None
-        self._dwell_s: float | None = None
-        self._in_machine_coordinates = False
-        self._has_other_axes = False
-        self._motion_words = 0
-
-    def take(self, letter: str, value: float) -> None:
-        if letter == "G":
-            self._take_g(value)
-        elif letter == "X":
-            self._x = value
-        elif letter in "YZ":
-            self._has_other_axes = True
-        elif letter == "F":
-            self.modes.feed_mm_per_min = self.modes.to_mm(value)
-        elif letter == "P":
-            self._dwell_s = value
-        elif letter not in "MNST":
-            raise Refused(20)
-
-    def _take_g(self, value: float) -> None:
-        code = round(value * 10)
-        if int(value) in (0, 1, 4) and code % 10:
-            raise Refused(23)
-        if code in _MOTIONS:
-            self.modes.motion = _MOTIONS[code]
-            self._motion_words += 1
-        elif code == _DWELL:
-            self.is_dwell = True
-        elif code in _IN_INCHES:
-            self.modes.in_inches = _IN_INCHES[code]
-        elif code in _IS_ABSOLUTE:
-            self.modes.is_absolute = _IS_ABSOLUTE[code]
-        elif code == _MACHINE_COORDINATES:
-            self._in_machine_coordinates = True
-        elif code not in _WITHOUT_EFFECT:
-            raise Refused(20)
-        if self._jog and code in _NOT_IN_A_JOG:
-            raise Refused(16)
-
-    def check(self) -> None:
-        if self._motion_words > 1:
+            if letter == "G":
+                codes.append(_apply(modes, value, jog=jog))
+            elif letter == "F":
+                modes.feed_mm_per_min = modes.to_mm(value)
+            elif letter in "PXYZ":
+                values[letter] = value
+            elif letter not in "MNST":
+                raise Refused(20)
+        if sum(code in _MOTIONS for code in codes) > 1:
             raise Refused(24)
-        if self._jog and self.modes.feed_mm_per_min <= 0:
+        if jog and modes.feed_mm_per_min <= 0:
             raise Refused(22)
+        if _DWELL in codes:
+            if "P" not in values:
+                raise Refused(28)
+            return Dwell(values["P"])
+        if not jog:
+            self.modes = modes
+        return _motion(modes, values, machine=_MACHINE_COORDINATES in codes, jog=jog)
 
-    def dwell_seconds(self) -> float:
-        if self._dwell_s is None:
-            raise Refused(28)
-        return self._dwell_s
 
-    def motion(self) -> Motion | None:
-        if self._x is None:
-            if self._jog and not self._has_other_axes:
-                raise Refused(26)
-            return None
-        modes = self.modes
-        has_feed = modes.motion == 1 or self._jog
-        if has_feed and modes.feed_mm_per_min <= 0:
-            raise Refused(22)
-        return Motion(
-            target_mm=modes.to_mm(self._x),
-            is_relative=not modes.is_absolute and not self._in_machine_coordinates,
-            feed_mm_per_min=modes.feed_mm_per_min if has_feed else None,
-        )
+def _apply(modes: Modes, value: float, *, jog: bool) -> int:
+    """Change the modes by a G word; return its code."""
+    code = round(value * 10)
+    if int(value) in (0, 1, 4) and code % 10:
+        raise Refused(23)
+    if code in _MOTIONS:
+        modes.motion = _MOTIONS[code]
+    elif code in _IN_INCHES:
+        modes.in_inches = _IN_INCHES[code]
+    elif code in _IS_ABSOLUTE:
+        modes.is_absolute = _IS_ABSOLUTE[code]
+    elif code not in _OTHERS:
+        raise Refused(20)
+    if jog and code in _NOT_IN_A_JOG:
+        raise Refused(16)
+    return code
+
+
+def _motion(modes: Modes, values: dict[str, float], *, machine: bool, jog: bool) -> Motion | None:
+    if "X" not in values:
+        if jog and not values.keys() & {"Y", "Z"}:
+            raise Refused(26)
+        return None
+    has_feed = modes.motion == 1 or jog
+    if has_feed and modes.feed_mm_per_min <= 0:
+        raise Refused(22)
+    return Motion(
+        target_mm=modes.to_mm(values["X"]),
+        is_relative=not modes.is_absolute and not machine,
+        feed_mm_per_min=modes.feed_mm_per_min if has_feed else None,
+    )
 
 
 def _words(line: str) -> list[tuple[str, float]]:

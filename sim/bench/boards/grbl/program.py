@@ -26,6 +26,7 @@ TICK_S = 0.001
 _RECEIVE_BUFFER: dict[Dialect, int] = {"grbl": 128, "grblhal": 1024}
 _ALARM_PAUSE_S = 0.5
 _BOOT_S = 0.01
+_ANSWER_S = 0.0015
 
 
 class SoftResetError(Exception):
@@ -53,7 +54,6 @@ class GrblProgram(VirtualDevice):
         distance_mm: float = 40.0,
         single_axis_homing: bool = False,
         reset_on_open: bool = True,
-        answer_s: float = 0.0015,
     ) -> None:
         """The carriage starts at `distance_mm` from its home position."""
         super().__init__("virtual-grbl", clock, link)
@@ -63,7 +63,6 @@ class GrblProgram(VirtualDevice):
         self.reset_on_open = reset_on_open
         self.boot_text = b""
         """The output of the boot loader, before the banner."""
-        self._answer_s = answer_s
         self._axis = PlannedAxis(self.settings, distance_mm)
         self._other_axes_mm = 0.0
         self._state = "Idle"
@@ -168,7 +167,7 @@ class GrblProgram(VirtualDevice):
         while True:
             line = self._next_line()
             self.lines.append(line)
-            self._pause(self._answer_s)
+            self._pause(_ANSWER_S)
             try:
                 self._execute(line)
                 self._last_error = 0
@@ -177,10 +176,8 @@ class GrblProgram(VirtualDevice):
                 self._last_error = refusal.code
                 answer = f"error:{refusal.code}"
             except SoftResetError:
-                if self._dialect == "grbl":
-                    self._send_line(
-                        "ok"
-                    )  # the firmware confirms also the line that it has just dropped
+                if self._dialect == "grbl":  # it confirms also the line that it has just dropped
+                    self._send_line("ok")
                 raise
             self._send_line(answer)
 

@@ -54,7 +54,7 @@ def test_noise_is_never_above_the_floor(floor: NoiseFloor, tone_floor: NoiseFloo
         z = noise(seed)
         assert above_floor(wideband(rows(z)), floor, DRIFT_DB) < 1
         assert above_floor(tone_reading(z), tone_floor, DRIFT_DB) < 1
-        assert measurement_of(1, tone_reading(z), tone_floor, 0.5, DRIFT_DB).reason == "no-signal"
+        assert measurement_of(1, tone_reading(z), tone_floor, DRIFT_DB).reason == "no-signal"
 
 
 @pytest.mark.parametrize(("drift_db", "above"), [(0.05, True), (0.2, False)])
@@ -71,7 +71,7 @@ def test_a_varying_signal_is_not_noise(floor: NoiseFloor) -> None:
     swelling = noise(60) + carrier(2e-4, OFFSET_HZ) * np.linspace(0, 2, COUNT)
     reading = wideband(rows(swelling))
     assert reading.sigma_db > 10 * reading.noise_sigma_db
-    measurement = measurement_of(1, reading, floor, 0.5, DRIFT_DB)
+    measurement = measurement_of(1, reading, floor, DRIFT_DB)
     assert measurement.above_floor > 10
     assert (measurement.reason, measurement.hint) == ("", "")
 
@@ -80,11 +80,11 @@ def test_the_hint_for_a_tone_outside_its_band_has_its_offset(
     tone_floor: NoiseFloor,
 ) -> None:
     here = measurement_of(
-        1, tone_reading(noise(70) + carrier(1e-4, OFFSET_HZ)), tone_floor, 0.5, DRIFT_DB
+        1, tone_reading(noise(70) + carrier(1e-4, OFFSET_HZ)), tone_floor, DRIFT_DB
     )
     assert here.above_floor > 10
     drifted = tone_reading(noise(71) + carrier(1e-4, OFFSET_HZ + 60e3))
-    there = measurement_of(2, drifted, tone_floor, 0.5, DRIFT_DB)
+    there = measurement_of(2, drifted, tone_floor, DRIFT_DB)
     assert there.valid
     assert there.above_floor < 1
     assert there.reason == "tone-lost"
@@ -96,7 +96,7 @@ def test_the_hint_for_a_tone_outside_its_band_has_its_offset(
 def test_the_offset_in_the_hint_is_accepted(tone_floor: NoiseFloor, where_hz: float) -> None:
     """Also at the edge of the received band, and with the settings of a preset."""
     drifted = tone_reading(noise(72) + carrier(1e-4, where_hz))
-    lost = measurement_of(1, drifted, tone_floor, 0.5, DRIFT_DB)
+    lost = measurement_of(1, drifted, tone_floor, DRIFT_DB)
     (fix,) = suggestions(f"; {lost.hint}")
     words = ["probe.mode=tone", *fix]
     probe = load_config(preset="lab-2g4-grbl", assignments=words).probe
@@ -107,14 +107,14 @@ def test_the_offset_in_the_hint_is_accepted(tone_floor: NoiseFloor, where_hz: fl
 def test_a_line_in_the_noise_floor_is_not_the_tone() -> None:
     spur = carrier(1e-4, -400e3)
     floor = mean_floor([tone_reading(noise(seed) + spur) for seed in range(4)], 0.0)
-    lost = measurement_of(1, tone_reading(noise(80) + spur), floor, 0.5, DRIFT_DB)
+    lost = measurement_of(1, tone_reading(noise(80) + spur), floor, DRIFT_DB)
     assert lost.reason == "no-signal"
 
 
 def test_with_a_configured_floor_there_is_no_search_for_a_lost_tone() -> None:
     given = NoiseFloor(1e-4 * BAND_HZ / RATE * 1.1, 0.0, nan)
     drifted = tone_reading(noise(90) + carrier(1e-4, OFFSET_HZ + 60e3))
-    assert measurement_of(1, drifted, given, 0.5, DRIFT_DB).reason == "no-signal"
+    assert measurement_of(1, drifted, given, DRIFT_DB).reason == "no-signal"
 
 
 @pytest.mark.parametrize(

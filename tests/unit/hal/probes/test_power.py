@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isnan, log2, nan, sqrt
+from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import pytest
 
 from macontrol.config.model.units import to_db
 from macontrol.config.sections.sdr import LEAST_BAND_TIMES_WINDOW
-from macontrol.hal.probes.sdr.power import clipped_share, rate_reward, snr, tone, wideband
+from macontrol.hal.probes.sdr.power import clipped_share, tone, wideband
 
 RATE = 2.048e6
 
@@ -129,35 +129,6 @@ def test_a_few_samples_cause_no_error(count: int) -> None:
 def test_zero_power_is_minus_infinity() -> None:
     assert to_db(0.0) == -inf
     assert to_db(0.01) == pytest.approx(-20.0)
-
-
-def test_the_snr_is_never_negative() -> None:
-    assert snr(11.0, 1.0) == pytest.approx(10.0)
-    assert snr(0.9, 1.0) == 0.0
-
-
-@pytest.mark.fault("samples-not-a-number")
-@pytest.mark.parametrize(("power", "noise"), [(nan, 1.0), (1.0, nan)])
-def test_the_reward_of_nan_is_nan(power: float, noise: float) -> None:
-    assert isnan(snr(power, noise))
-    assert isnan(rate_reward(0.8, power, noise, 0.1, 0.1)[0])
-
-
-def test_the_reward_is_the_rate_times_the_transmission_share() -> None:
-    reward, _ = rate_reward(0.8, 11e-4, 1e-4, 0.1, 0.0)
-    assert reward == pytest.approx(0.8 * log2(1 + 10))
-    assert rate_reward(0.8, 0.9e-4, 1e-4, 0.1, 0.0)[0] == 0.0
-
-
-@pytest.mark.fault("measurement-uncertainty")
-def test_the_uncertainty_of_the_reward_follows_from_power_and_noise() -> None:
-    rng = np.random.default_rng(2)
-    sigma_p, sigma_n = 0.12, 0.05
-    powers = 5e-3 * 10 ** (sigma_p * rng.standard_normal(20_000) / 10)
-    noises = 1e-4 * 10 ** (sigma_n * rng.standard_normal(20_000) / 10)
-    rewards = [rate_reward(0.7, p, n, 0, 0)[0] for p, n in zip(powers, noises, strict=True)]
-    _, stated = rate_reward(0.7, 5e-3, 1e-4, sigma_p, sigma_n)
-    assert np.std(rewards) == pytest.approx(stated, rel=0.03)
 
 
 @pytest.mark.fault("tone-band-too-narrow")

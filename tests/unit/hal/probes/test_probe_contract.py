@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from math import isfinite, isnan, log2
+from math import isfinite, log2
 
 import pytest
 
 from macontrol.config.model.errors import ProbeError
-from macontrol.hal import Measurement
+from macontrol.hal import Measurement, Probe
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable
 from macontrol.hal.noise_floor import known_floor
 from macontrol.hal.probe import PROBE_REASONS
+from macontrol.testing import ProbeContract
 from support.probe_stands import METERS, NOISE, RADIOS, SHARE, Stand
 
 SLOT_S = 0.12
@@ -41,6 +42,16 @@ def radio(request: pytest.FixtureRequest) -> Iterator[Stand]:
         yield stand
 
 
+class TestProbeContract(ProbeContract):
+    """Every probe keeps the rules that `macontrol.testing` states."""
+
+    @pytest.fixture(params=RADIOS | METERS)
+    def probe(self, request: pytest.FixtureRequest) -> Iterator[Probe]:
+        with (RADIOS | METERS)[request.param]() as stand:
+            stand.signal.power = 10 * NOISE
+            yield stand.probe
+
+
 def measure(stand: Stand, slots: range, earlier: int = 0) -> list[Measurement]:
     """Request consecutive slots; collect until they and earlier requests are answered."""
     found: list[Measurement] = []
@@ -62,17 +73,10 @@ def valid_reward(stand: Stand) -> float:
     while time.monotonic() < limit_s:
         with suppress(ProbeError):
             (measurement,) = measure(stand, range(slot, slot + 1))
-            if measurement.valid:
-                return measurement.reward
+            if measurement.value is not None:
+                return measurement.value.reward(SHARE)[0]
         slot += 1
     raise AssertionError("no measurement is valid")
-
-
-def test_every_request_has_exactly_one_measurement(stand: Stand) -> None:
-    stand.signal.power = 10 * NOISE
-    found = measure(stand, range(5))
-    assert sorted(measurement.slot for measurement in found) == [0, 1, 2, 3, 4]
-    assert stand.probe.collect(stand.clock.now()) == []
 
 
 def test_a_measurement_has_a_reward_or_a_reason(stand: Stand) -> None:
@@ -82,12 +86,13 @@ def test_a_measurement_has_a_reward_or_a_reason(stand: Stand) -> None:
     found = measure(stand, range(3), earlier=1)
     assert {measurement.slot for measurement in found} == {0, 1, 2, 100}
     for measurement in found:
-        assert measurement.valid == isfinite(measurement.reward)
-        if measurement.valid:
-            assert measurement.reward >= 0
-            assert measurement.uncertainty > 0
+        assert measurement.valid == (measurement.value is not None)
+        if measurement.value is not None:
+            reward, sigma = measurement.value.reward(SHARE)
+            assert isfinite(reward)
+            assert reward >= 0
+            assert sigma > 0
         else:
-            assert isnan(measurement.reward)
             assert measurement.reason
     assert not next(m for m in found if m.slot == 100).valid
 
@@ -99,35 +104,10 @@ def test_the_reward_is_the_rate_of_the_received_power(stand: Stand, snr: float) 
     assert valid_reward(stand) == pytest.approx(SHARE * log2(1 + snr), abs=0.15)
 
 
-def test_collect_returns_at_its_deadline(stand: Stand) -> None:
-    now_s = stand.clock.now()
-    stand.probe.request(1, now_s + 30.0, now_s + 30.1)
-    began_s = time.monotonic()
-    assert stand.probe.collect(now_s + 0.1) == []
-    assert stand.probe.collect(now_s - 1.0) == []
-    assert time.monotonic() - began_s < 5.0
-
-
-def test_a_closed_probe_refuses_requests(stand: Stand) -> None:
-    stand.probe.close()
-    stand.probe.close()
-    with pytest.raises(ProbeError):
-        stand.probe.request(1, stand.clock.now(), stand.clock.now() + SLOT_S)
-
-
 @pytest.mark.parametrize("name", METERS)
 def test_a_probe_needs_no_capability(name: str) -> None:
     with METERS[name]() as stand:
         assert not isinstance(stand.probe, Openable | HasHealth | HasNoiseFloor)
-
-
-@pytest.mark.parametrize("name", RADIOS)
-def test_an_openable_probe_refuses_requests_before_it_is_open(name: str) -> None:
-    with RADIOS[name]() as stand:
-        assert isinstance(stand.probe, Openable)
-        assert stand.probe.name
-        with pytest.raises(ProbeError):
-            stand.probe.request(1, 0.0, SLOT_S)
 
 
 def test_the_reasons_of_a_radio_are_documented(radio: Stand) -> None:

@@ -268,6 +268,11 @@ def alternating(moment: float) -> float:
     return HIGH if int(moment / SLOT_S) % 2 == 0 else LOW
 
 
+def reward(measurement: Measurement) -> float:
+    assert measurement.value is not None
+    return measurement.value.reward(SHARE)[0]
+
+
 class Client:
     """A probe that runs slots on the virtual radio."""
 
@@ -281,9 +286,7 @@ class Client:
         }
         settings = probe_settings(**(base | changes))
         self.clock = WallClock()
-        self.probe = SdrProbe(
-            settings, RtlTcpStream(settings, self.clock), self.clock, transmission_share=SHARE
-        )
+        self.probe = SdrProbe(settings, RtlTcpStream(settings, self.clock), self.clock)
         self.probe.open()
         self.epoch = int(self.clock.now() / SLOT_S) + 1
         self.slot = 0
@@ -332,7 +335,7 @@ class Client:
         for measurement in self.found.values():
             if measurement.valid:
                 expected = self.expected(measurement.slot)
-                assert measurement.reward == pytest.approx(expected, abs=0.15)
+                assert reward(measurement) == pytest.approx(expected, abs=0.15)
 
     def reasons(self) -> set[str]:
         return {m.reason for m in self.found.values() if not m.valid}

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from math import isnan, log2, sqrt
+from math import log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def bench() -> Bench:
 
 
 def probe_on(bench: Bench, **changes: Any) -> SdrProbe:
-    probe = SdrProbe(settings_of(**changes), bench, bench, transmission_share=SHARE)
+    probe = SdrProbe(settings_of(**changes), bench, bench)
     probe.open()
     assert bench.primed.wait(10.0)
     return probe
@@ -106,6 +106,16 @@ def probe(bench: Bench) -> Iterator[SdrProbe]:
     probe = probe_on(bench, noise_floor=-40.0)
     yield probe
     probe.close()
+
+
+def reward(measurement: Measurement) -> float:
+    assert measurement.value is not None
+    return measurement.value.reward(SHARE)[0]
+
+
+def sigma(measurement: Measurement) -> float:
+    assert measurement.value is not None
+    return measurement.value.reward(SHARE)[1]
 
 
 def collected(probe: Probe, count: int = 1) -> list[Measurement]:
@@ -127,8 +137,8 @@ def test_a_slot_is_measured_over_its_interval(bench: Bench, probe: SdrProbe) -> 
     bench.run(0.1)
     (measurement,) = collected(probe)
     assert (measurement.slot, measurement.valid, measurement.reason) == (7, True, "")
-    assert measurement.reward == pytest.approx(SHARE * log2(100), abs=0.1)
-    assert 0.005 < measurement.uncertainty < 0.03
+    assert reward(measurement) == pytest.approx(SHARE * log2(100), abs=0.1)
+    assert 0.005 < sigma(measurement) < 0.03
 
 
 @pytest.mark.fault("interval-guards")
@@ -142,7 +152,7 @@ def test_the_guards_exclude_the_time_before_and_after(
     bench.run(0.1, power=FLOOR * 4)
     bench.run(0.05, power=after)
     (measurement,) = collected(probe)
-    assert measurement.reward == pytest.approx(SHARE * 2, abs=0.1)
+    assert reward(measurement) == pytest.approx(SHARE * 2, abs=0.1)
 
 
 def test_with_a_lead_a_fast_radio_answers_before_the_interval_ends(bench: Bench) -> None:
@@ -163,7 +173,7 @@ def test_older_samples_never_replace_missing_ones(bench: Bench, probe: SdrProbe)
     time.sleep(0.15)
     assert probe.collect(bench.time_s) == []
     bench.run(0.02)
-    assert collected(probe)[0].reward < 0.2
+    assert reward(collected(probe)[0]) < 0.2
 
 
 def test_late_measurements_belong_to_their_own_slots(bench: Bench, probe: SdrProbe) -> None:
@@ -175,7 +185,7 @@ def test_late_measurements_belong_to_their_own_slots(bench: Bench, probe: SdrPro
         bench.run(0.1, power=FLOOR * 4**slot)
     found = collected(probe, 4)
     assert [m.slot for m in found] == [0, 1, 2, 3]
-    assert [m.reward for m in found] == pytest.approx([SHARE * 2 * k for k in range(4)], abs=0.1)
+    assert [reward(m) for m in found] == pytest.approx([SHARE * 2 * k for k in range(4)], abs=0.1)
 
 
 @pytest.mark.fault("slot-thread-bounded-wait")
@@ -275,7 +285,7 @@ def test_clipping(bench: Bench, probe: SdrProbe, share: float) -> None:
     (measurement,) = collected(probe)
     assert measurement.valid == (share == 0.0)
     assert measurement.reason == ("clipping" if share else "")
-    assert isnan(measurement.reward) == (share > 0)
+    assert measurement.valid == (share == 0)
 
 
 def test_a_gap(bench: Bench, probe: SdrProbe) -> None:
@@ -406,7 +416,7 @@ def test_the_last_second_of_a_long_interval_is_measured(bench: Bench, probe: Sdr
     probe.request(1, bench.time_s, bench.time_s + 3.0)
     bench.run(1.9, power=0.1)
     bench.run(1.2, power=FLOOR)
-    assert collected(probe)[0].reward < 0.1
+    assert reward(collected(probe)[0]) < 0.1
 
 
 def test_settling(bench: Bench) -> None:
@@ -438,7 +448,7 @@ def test_the_noise_floor_is_measured_again_on_request(bench: Bench) -> None:
         assert requested_s <= floor.measured_at_s <= bench.time_s - 0.5
     probe.request(1, bench.time_s, bench.time_s + 0.1)
     bench.run(0.2, power=16 * FLOOR)
-    assert collected(probe)[0].reward == pytest.approx(SHARE * 2, abs=0.1)
+    assert reward(collected(probe)[0]) == pytest.approx(SHARE * 2, abs=0.1)
     probe.close()
 
 
@@ -457,7 +467,7 @@ def test_a_floor_measured_with_the_transmitter_on_is_refused(
     assert probe.noise_floor is floor
     probe.request(1, bench.time_s, bench.time_s + 0.1)
     bench.run(0.2, power=4 * FLOOR)
-    assert collected(probe)[0].reward == pytest.approx(SHARE * 2, abs=0.1)
+    assert reward(collected(probe)[0]) == pytest.approx(SHARE * 2, abs=0.1)
     probe.close()
 
 
@@ -497,7 +507,7 @@ def test_a_tone_is_measured_in_its_band(bench: Bench) -> None:
     probe = probe_on(bench, mode="tone", tone_bandwidth_hz=5e3, noise_floor=-40.0)
     probe.request(1, bench.time_s, bench.time_s + 0.1)
     bench.run(0.2, power=FLOOR * RATE / 5e3)  # the part in the band is at the floor
-    assert collected(probe)[0].reward < 0.3
+    assert reward(collected(probe)[0]) < 0.3
     probe.close()
 
 
@@ -601,7 +611,7 @@ def test_opening_ends_when_the_probe_is_closed(
 
     monkeypatch.setattr(bench, "now", now)
     monkeypatch.setattr(bench, "read", read)
-    probe = SdrProbe(settings_of(), bench, bench, transmission_share=SHARE)
+    probe = SdrProbe(settings_of(), bench, bench)
     opener, errors = open_in_thread(probe)
     assert reading.wait(10.0)
     closer = threading.Thread(target=probe.close)
@@ -631,7 +641,7 @@ def test_a_radio_is_not_closed_while_another_thread_opens_it(
 
     monkeypatch.setattr(bench, "open", slow)
     monkeypatch.setattr(bench, "close", closed.set)
-    probe = SdrProbe(settings_of(), bench, bench, transmission_share=SHARE)
+    probe = SdrProbe(settings_of(), bench, bench)
     opener, errors = open_in_thread(probe)
     assert tuning.wait(10.0)
     probe.close()

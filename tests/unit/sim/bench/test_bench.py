@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from macontrol.config import Config
+from macontrol.config.model.reward import Reward
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.sim.world.channel import Channel, survey_rewards
@@ -84,8 +85,9 @@ def test_the_probe_measures_the_slot_at_the_position_of_the_stage(
         assert clock.now() == pytest.approx(now + 0.003)
         assert (measurement.slot, measurement.valid) == (slot, True)
         expected = world.reward[slot - 1, middle] + world.noise[slot - 1]
-        assert measurement.reward == pytest.approx(expected)
-        assert measurement.uncertainty == paper.noise_std
+        assert isinstance(measurement.value, Reward)
+        assert measurement.value.value == pytest.approx(expected)
+        assert measurement.value.sigma == paper.noise_std
     fixed = np.mean([world.reward[slot - 1, middle] for slot in (1, 2, 3, 17, 40)])
     assert bench.fixed_antenna_reward == pytest.approx(fixed)
     assert bench.earned_reward == pytest.approx(fixed)
@@ -106,4 +108,5 @@ def test_a_resumed_world_continues_where_it_ended(paper: Config, clock: VirtualC
     channel = Channel(paper, 3)
     channel.advance(121)
     expected = channel.reward(12.5 / paper.physical.wavelength_mm) + channel.noise
-    assert measurement.reward == pytest.approx(expected)
+    assert isinstance(measurement.value, Reward)
+    assert measurement.value.value == pytest.approx(expected)

@@ -14,6 +14,7 @@ import pytest
 
 from macontrol.config import Config
 from macontrol.config.model.errors import ProbeError, StageError
+from macontrol.config.model.reward import Reward
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.records import Event, LateReward, Recorder, SlotRecord
 from macontrol.controller.recording.tally import Tally
@@ -219,7 +220,7 @@ class Source:
         self.ready: list[Measurement] = []
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
-        self.ready.append(Measurement(slot, 1.0, True))
+        self.ready.append(Measurement(slot, Reward(1.0)))
 
     def collect(self, deadline_s: float) -> list[Measurement]:
         ready, self.ready = self.ready, []
@@ -235,7 +236,7 @@ def test_a_faulty_probe_returns_invalid_measurements(kind: str, valid: bool) -> 
     probe.request(1, 0.0, 1.0)
     (measurement,) = probe.collect(1.0)
     assert (measurement.slot, measurement.valid) == (1, valid)
-    assert isnan(measurement.reward)
+    assert measurement.value is None or isnan(measurement.value.reward(1.0)[0])
     assert plan.injected == {"invalid-measurement": 1}
 
 
