@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from macontrol.config.model.errors import HardwareError, reason_of
+from macontrol.config.model.errors import HardwareError, StageInUseError, reason_of
 
 _COMMAND_LENGTH = 200
 
@@ -75,7 +75,7 @@ class InstanceLock:
         except BlockingIOError:
             holder, fix = _holder(file)
             os.close(file)
-            raise HardwareError(f"stage {self.stage} is driven by {holder}", fix) from None
+            raise StageInUseError(f"stage {self.stage} is driven by {holder}", fix) from None
         except OSError as error:
             os.close(file)
             raise _unusable(self.path, error) from error

@@ -100,7 +100,7 @@ def find_radio_servers(proc: Path = PROC, *, port: int, prefix: str) -> list[Rad
         if not socket.listens_on_loopback:
             continue
         local, servers = socket.local_port, files.owners_of(socket)
-        is_named = any(server.command.startswith(prefix) for server in servers)
+        is_named = prefix and any(server.command.startswith(prefix) for server in servers)
         if local == port or is_named:
             found[local] = RadioServer(
                 address=f"127.0.0.1:{local}",

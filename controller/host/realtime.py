@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from macontrol.config.model.errors import RealtimeRefusedError
+
 PRIORITY = 50
 """The priority of threaded interrupt handlers on PREEMPT_RT: above programs, not above the disk."""
 
@@ -98,12 +100,6 @@ class RealtimeReport:
         return {"priority": self.priority, "refused": refused, "notice": list(self.notice)}
 
 
-class _RefusedError(Exception):
-    def __init__(self, why: str, fix: str, *, by_limit: bool = False) -> None:
-        super().__init__(why)
-        self.why, self.fix, self.by_limit = why, fix, by_limit
-
-
 def enter_realtime(priority: int = PRIORITY) -> RealtimeReport:
     """Give the calling thread real-time priority; lock memory and freeze the garbage collector.
 
@@ -122,8 +118,8 @@ def enter_realtime(priority: int = PRIORITY) -> RealtimeReport:
     for what, step in steps:
         try:
             step()
-        except _RefusedError as error:
-            refused.append(Refusal(what, error.why, error.fix, error.by_limit))
+        except RealtimeRefusedError as error:
+            refused.append(Refusal(what, error.detail, error.fix, error.by_limit))
         except (OSError, AttributeError, ValueError) as error:
             refused.append(Refusal(what, str(error), "this system does not support it"))
     threads = blas_threads()
@@ -203,13 +199,13 @@ def _set_fifo(priority: int) -> None:
         if error.errno != errno.EPERM:
             raise
         if privileged or limit > 0:
-            raise _RefusedError(
+            raise RealtimeRefusedError(
                 "operation not permitted, although the limits permit it",
                 "the kernel has CONFIG_RT_GROUP_SCHED and this control group has no real-time "
                 "budget (set cpu.rt_runtime_us, or boot a kernel without it), or a container "
                 "prevents it",
             ) from None
-        raise _RefusedError(
+        raise RealtimeRefusedError(
             "the limit of real-time priorities is 0",
             f"set LimitRTPRIO={priority} in a service, or 'rtprio {priority}' in "
             "/etc/security/limits.d for a user",
@@ -230,7 +226,7 @@ def _lock_memory() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOMEM, errno.EPERM):
             raise
-        raise _RefusedError(
+        raise RealtimeRefusedError(
             f"the limit of locked memory is {limit // 1024} KiB"
             if limit >= 0
             else str(error.strerror),
@@ -238,7 +234,7 @@ def _lock_memory() -> None:
             by_limit=True,
         ) from None
     if not free:
-        raise _RefusedError(
+        raise RealtimeRefusedError(
             f"only the memory mapped now is locked, because the limit is {limit // 1024} KiB",
             _MEMORY_FIX,
             by_limit=True,

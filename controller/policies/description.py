@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from macontrol.config.sections.section import Section
 from macontrol.controller.policies.policy import Policy, Posterior
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class PolicyInputs:
     with_samples: bool = True
     """Whether the window starts with the survey's samples; otherwise the survey gives only sigma_f.
     """
+
+    @property
+    def settings(self) -> Any:
+        """The table [algorithm], with the keys of the policy's own settings model."""
+        return self.config.algorithm
 
     @property
     def start_position(self) -> float:
@@ -68,5 +74,24 @@ class PolicyDescription:
     """The confidence parameter at which the policy is best in the paper (fig. beta)."""
     starts_from_samples: bool = False
     """Whether it starts with the survey's best position, so that sigma_f alone is not enough."""
-    settings: frozenset[str] = frozenset()
-    """The settings that it uses and other policies may not: `section.key`, or a whole section."""
+    uses: frozenset[str] | None = None
+    """The settings that it uses and other policies may not: `section.key`, or a whole section; None
+    if unknown."""
+    settings: type[Section] | None = None
+    """The model of its own settings, the table `[algorithm.NAME]`."""
+
+    def __post_init__(self) -> None:
+        model: object = self.settings
+        if model is not None and not (isinstance(model, type) and issubclass(model, Section)):
+            raise TypeError(f"its settings are {model!r}, not a subclass of Section")
+
+    @classmethod
+    def adopt(cls, policy: type, name: str) -> PolicyDescription:
+        """The description of a plain class, which is built with PolicyInputs.
+
+        Its name is that of the entry point, or of the class; its attribute `Settings`, if there is
+        one, is the model of its settings.
+        """
+        summary = (policy.__doc__ or policy.__name__).strip().partition("\n")[0]
+        model = getattr(policy, "Settings", None)
+        return cls(name or policy.__name__, summary, policy, settings=model)

@@ -98,3 +98,23 @@ class HasPosterior(Protocol):
 
     @property
     def posterior(self) -> Posterior: ...
+
+
+class PosteriorPolicy:
+    """What policies with a posterior share: they learn through it; the target is a grid index."""
+
+    def __init__(self, posterior: Posterior, *, rho_max: float, start_position: float) -> None:
+        self.posterior = posterior
+        self.start_position = start_position
+        self._grid = posterior.grid
+        self._rho_max = rho_max
+        self._target = self._grid.nearest(start_position)
+
+    def resume(self, target: float) -> None:
+        self._target = self._grid.nearest(target)
+
+    def observe(self, slot: int, position: float, reward: float) -> None:
+        self.posterior.observe(slot, position, reward)
+
+    def withdraw(self, slot: int) -> None:
+        self.posterior.withdraw(slot)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from macontrol.config import policies
-from macontrol.config.model.registry import Registry
+from macontrol.config.model.errors import ConfigError, MacontrolError, described
+from macontrol.config.model.registry import Registry, require_members
 from macontrol.controller.policies.description import PolicyDescription, PolicyInputs
 from macontrol.controller.policies.policy import Policy
 
@@ -40,4 +41,20 @@ def make_policy(
         begin_held=begin_held,
         with_samples=with_samples,
     )
-    return POLICIES[config.algorithm.policy].build(inputs)
+    name = config.algorithm.policy
+    try:
+        policy = POLICIES[name].build(inputs)
+        require_members(policy, Policy, f"the policy {name}")
+        start = float(policy.start_position)
+    except MacontrolError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(
+            f"the policy {name} cannot be built: {described(error)}", "correct the policy"
+        ) from error
+    if not 0 <= start <= config.physical.region_length:
+        raise ConfigError(
+            f"the policy {name} starts at {start!r}, off the rail",
+            f"its start_position must be in [0, {config.physical.region_length:g}] wavelengths",
+        )
+    return policy

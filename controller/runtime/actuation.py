@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from math import isnan
 
 from macontrol.config import Config
-from macontrol.config.model.errors import CommandRefusedError, StageError, StillMovingError
+from macontrol.config.model.errors import (
+    CommandRefusedError,
+    SlotGivenUpError,
+    StageError,
+    StillMovingError,
+)
 from macontrol.controller.recording.events import EventKind, InvalidReason
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.approach import Approach
@@ -18,7 +23,7 @@ from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.patience import Outage, Patience
 from macontrol.controller.runtime.rail import Rail
 from macontrol.controller.runtime.recovery import Recovery
-from macontrol.controller.runtime.waiting import LONG_WAIT_S, SlotGivenUpError, Waiting
+from macontrol.controller.runtime.waiting import LONG_WAIT_S, Waiting
 from macontrol.hal import Clock
 
 # Outside a slot a stroke may take a slot and this time: not longer, so that a stop is noticed.

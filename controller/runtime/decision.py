@@ -1,30 +1,124 @@
-"""The decision phase: the policy observes the rewards and decides the next position."""
+"""The decision phase: the policy observes the rewards and decides the next position.
+
+A policy that raises an exception or returns no numbers is a fault: the antenna holds in that slot,
+and the run ends when faults have lasted for the patience. The same holds for decisions that come
+after the slot's end. A position out of reach is refused by the guard.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite, nan
+from traceback import format_exception
+from typing import Any
 
+from macontrol.config import Config
+from macontrol.config.model.errors import PolicyError, described, place_of
 from macontrol.controller.policies.policy import Decision, HasSurface, Policy
 from macontrol.controller.policies.theory import SurfaceMeter
-from macontrol.hal import Measurement
+from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Recorder
+from macontrol.controller.runtime.observation import Observation
+from macontrol.controller.runtime.patience import Outage, Patience
+from macontrol.hal import Clock
+
+_FIX = "correct the policy: the first policy-fault event has the traceback"
+_FIX_LATE = "set physical.slot_duration_s higher, or choose a quicker policy"
 
 
 class DecisionPhase:
     """Runs a policy. Positions in wavelengths."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, config: Config, policy: Policy, clock: Clock, recorder: Recorder) -> None:
         self._policy = policy
         self._surface = policy if isinstance(policy, HasSurface) else None
         self._meter = SurfaceMeter()
+        name, limit_s = f"policy {config.algorithm.policy}", config.timing.fault_patience_s
+        self._patience = Patience(name, limit_s, clock, recorder, PolicyError)
+        self._lateness = Outage(f"the {name} has been too late for", limit_s, clock, PolicyError)
+        self._error: BaseException | None = None
+        """The first exception since the last decision."""
+        self._traced: set[str] = set()
+        """The places in the policy's code whose traceback is reported."""
+        self.begun = self.ended = 0
+        """How many decisions began and ended: another thread sees from them that one hangs."""
 
     def run(
-        self, slot: int, position: float, arrived: Iterable[tuple[Measurement, float]]
+        self, slot: int, position: float, arrived: Iterable[tuple[Observation, float]]
     ) -> Decision:
-        """Observe what arrived, then decide."""
-        for measurement, where in arrived:
-            self._policy.observe(measurement.slot, where, measurement.reward)
-        return self._policy.decide(slot, position)
+        """Observe what arrived, then decide; hold after a fault."""
+        decision = Decision(position, position, False, False, nan)
+        self.begun += 1
+        try:
+            for seen, where in arrived:
+                self._policy.observe(seen.slot, where, seen.reward)
+            if self._error is None:
+                decision = _checked(self._policy.decide(slot, position))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._note(error)
+        finally:
+            self.ended += 1
+        if self._error is None:
+            self._patience.recovered(slot)
+        else:
+            self._report(slot, self._error)
+            self._error = None
+        return decision
+
+    def withdraw(self, slot: int) -> None:
+        """Withdraw the reward of a slot; a fault is reported with the next decision."""
+        try:
+            self._policy.withdraw(slot)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._note(error)
 
     def surface_movement(self) -> float | None:
         """sup|F_t − F_{t−1}| (Lemma 2), for a policy with a surface; call it once per slot."""
-        return None if self._surface is None else self._meter.update(self._surface.surface)
+        if self._surface is None:
+            return None
+        try:
+            return self._meter.update(self._surface.surface)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._note(error)
+            return None
+
+    def judge_time(self, *, is_late: bool) -> None:
+        """Count a decision after the slot's end; raise PolicyError after the patience."""
+        if is_late:
+            self._lateness.failed(fix=_FIX_LATE)
+        else:
+            self._lateness.ended()
+
+    def _note(self, error: BaseException) -> None:
+        if self._error is None:
+            self._error = error
+
+    def _report(self, slot: int, error: BaseException) -> None:
+        """Report a fault, with its traceback if its place is new; raise after the patience."""
+        fault, trace = PolicyError(described(error), _FIX), ""
+        if (place := place_of(error)) not in self._traced:
+            self._traced.add(place)
+            trace = "\n" + "".join(format_exception(error))
+        try:
+            self._patience.failed(slot, EventKind.POLICY_FAULT, fault, trace=trace)
+        except PolicyError as end:
+            raise end from error
+
+
+def _checked(decision: Any) -> Decision:
+    """The decision as plain numbers, if it is one."""
+    if not isinstance(decision, Decision):
+        raise TypeError(f"the policy returned {type(decision).__name__}, not a Decision")
+    target, position, switched, transit, shortfall = decision
+    plain = Decision(
+        float(target), float(position), bool(switched), bool(transit), float(shortfall)
+    )
+    if not (isfinite(plain.target) and isfinite(plain.position)):
+        raise ValueError(f"the policy decided {plain}")
+    return plain

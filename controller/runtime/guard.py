@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import ceil, floor, isfinite
 
 from macontrol.config import Config
-from macontrol.config.model.errors import CommandRefusedError, StageError
+from macontrol.config.model.errors import STAGE_CODE, CommandRefusedError, StageError
 from macontrol.hal import Arrival, Stage
 
 ROUNDING_MM = 1e-6
@@ -25,13 +25,16 @@ class Guard:
     def __init__(self, stage: Stage, *, region_mm: float, stroke_mm: float) -> None:
         if not 0 < stroke_mm < float("inf"):
             raise ValueError(f"a stroke of {stroke_mm!r} mm is not positive and finite")
-        travel = stage.description.travel_mm
+        with STAGE_CODE:
+            travel, step = stage.description.travel_mm, stage.description.step_mm
+            if not 0 <= step < float("inf"):
+                raise StageError(f"the stage describes a step of {step!r} mm")
         if not 0 < region_mm <= travel + ROUNDING_MM:
             raise ValueError(f"a region of {region_mm!r} mm does not fit a rail of {travel:g} mm")
         self._stage = stage
         self._region_mm = min(region_mm, travel)
         self._stroke_mm = stroke_mm
-        self._step_mm = stage.description.step_mm
+        self._step_mm = step
         self._standing = False
         self._reported_mm = float("nan")
 
@@ -72,7 +75,8 @@ class Guard:
 
     def is_close(self, command_mm: float) -> bool:
         """Whether the stage arrived where it was sent, within its own tolerance."""
-        return self._stage.description.is_near(command_mm, self._reported_mm)
+        with STAGE_CODE:
+            return self._stage.description.is_near(command_mm, self._reported_mm)
 
     def doubt(self) -> None:
         """Require a new report of the position before the next motion."""
@@ -81,7 +85,8 @@ class Guard:
     def locate(self, deadline_s: float) -> Arrival:
         """Ask the stage where it is and whether it stands still."""
         self._standing = False
-        return self._accept(self._stage.where(deadline_s))
+        with STAGE_CODE:
+            return self._accept(self._stage.where(deadline_s))
 
     def command_for(self, wanted_mm: float) -> float:
         """The command (mm, whole steps) for a wanted position, or CommandRefusedError."""
@@ -109,22 +114,28 @@ class Guard:
         """Send the stage to a position and wait for it, at most until the deadline."""
         command = self.command_for(wanted_mm)
         self._standing = False
-        return self._accept(self._stage.move_to(command, deadline_s))
+        with STAGE_CODE:
+            return self._accept(self._stage.move_to(command, deadline_s))
 
     @property
     def homing_is_due(self) -> bool:
         """Get whether a stage that works and stands still should be homed again."""
-        return self._standing and self._stage.homing_is_due
+        if not self._standing:
+            return False
+        with STAGE_CODE:
+            return bool(self._stage.homing_is_due)
 
     def recover(self, deadline_s: float, keep_on: Callable[[], bool]) -> None:
         """Bring the stage to a known position; it must report it before the next motion."""
         self._standing = False
-        self._stage.recover(deadline_s, keep_on)
+        with STAGE_CODE:
+            self._stage.recover(deadline_s, keep_on)
 
     def stop(self) -> None:
         """Stop the stage where it is."""
         self._standing = False
-        self._stage.stop()
+        with STAGE_CODE:
+            self._stage.stop()
 
     def _whole_steps(self, command: float, low: float, high: float) -> float:
         """The multiple of a step that is nearest to a command and within the limits."""
@@ -136,7 +147,8 @@ class Guard:
 
     def _accept(self, arrival: Arrival) -> Arrival:
         """Store what the stage reports, if it is plausible."""
-        position, travel = arrival.position_mm, self._stage.description.travel_mm
+        position, travel = float(arrival.position_mm), self._stage.description.travel_mm
+        arrival = Arrival(position, bool(arrival.arrived), float(arrival.time_s))
         if not -travel <= position <= 2 * travel:  # false for NaN too
             self._reported_mm = float("nan")
             raise StageError(f"the stage reports {position!r} mm, far off its rail")

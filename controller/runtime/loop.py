@@ -16,6 +16,7 @@ from collections.abc import Callable
 from math import isnan
 
 from macontrol.config import Config
+from macontrol.config.model.errors import SlotGivenUpError
 from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.controller.policies.policy import Decision, Policy
 from macontrol.controller.recording.events import EventKind
@@ -27,10 +28,11 @@ from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.measurement import Measured, MeasurementPhase
 from macontrol.controller.runtime.schedule import Schedule
 from macontrol.controller.runtime.stop import StopToken
-from macontrol.controller.runtime.waiting import SlotGivenUpError, Waiting
+from macontrol.controller.runtime.waiting import Waiting
 from macontrol.hal import Clock, Probe
 
-_STALL = "the process was stalled"
+STALL = "the process was stalled"
+"""The detail of missed slots that no phase of the loop explains."""
 
 
 class SlotLoop:
@@ -63,10 +65,10 @@ class SlotLoop:
         self._waiting = waiting = Waiting(clock, self.stop, self._sign_of_life)
         self._actuation = ActuationPhase(config, guard, clock, recorder, waiting)
         self._actuation.position = policy.start_position
+        self.decision = DecisionPhase(config, policy, clock, recorder)
         self._measurement = MeasurementPhase(
-            config, probe, clock, recorder, waiting, policy.withdraw
+            config, probe, clock, recorder, waiting, self.decision.withdraw
         )
-        self._decision = DecisionPhase(policy)
 
     @property
     def activity(self) -> str:
@@ -102,7 +104,7 @@ class SlotLoop:
             slots=slots,
             duration_s=duration_s,
         )
-        wanted, busy_with = self._actuation.position, _STALL
+        wanted, busy_with = self._actuation.position, STALL
         while not self.stop.is_set and not schedule.is_over:
             start_s = schedule.start_s
             if not self._waiting.until(start_s) or self.stop.is_set:
@@ -111,7 +113,7 @@ class SlotLoop:
             if wake_s >= self.timing.actuation_end_s:
                 self._miss(schedule, start_s, wake_s, busy_with)
                 continue
-            busy_with = _STALL
+            busy_with = STALL
             try:
                 wanted, end_s = self._run_slot(schedule.slot, start_s, wake_s, wanted)
             except SlotGivenUpError:
@@ -135,15 +137,16 @@ class SlotLoop:
         )
         measured_s = now()
         position = min(max(actuated.position, 0.0), self._grid.length)
-        decision = self._decision.run(slot, position, measured.arrived)
-        decided_s = now()
+        decision = self.decision.run(slot, position, measured.arrived)
+        decided_s, end_s = now(), start_s + timing.slot_s
+        self.decision.judge_time(is_late=measured_s < end_s <= decided_s)
         times = (
             wake_s,
             actuated.known_s - start_s,
             measured_s - transmission_s,
             decided_s - measured_s,
         )
-        movement = self._decision.surface_movement()
+        movement = self.decision.surface_movement()
         self._recorder.submit(_record(slot, start_s, actuated, measured, decision, movement, times))
         if self._on_slot is not None:
             self._on_slot(self.tally, start_s + timing.slot_s)

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from math import isnan
 
 from macontrol.config import Config
-from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.errors import PROBE_CODE, ProbeError
 from macontrol.controller.host.realtime import collect_garbage
 from macontrol.controller.recording.events import EventKind, InvalidReason
 from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.actuation import Actuated
+from macontrol.controller.runtime.observation import Observation, Rewarding
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rewards import Rewards
 from macontrol.controller.runtime.waiting import LONG_WAIT_S, Waiting
-from macontrol.hal import Clock, Measurement, Probe
+from macontrol.hal import Clock, Probe
 
 # Young garbage is collected while the probe measures, once per this many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000
@@ -30,8 +31,8 @@ _COLLECT_NEEDS_S = 1e-3
 class Measured:
     """The result of the phase."""
 
-    arrived: Sequence[tuple[Measurement, float]]
-    """The valid measurements of this and earlier slots, with their positions."""
+    arrived: Sequence[tuple[Observation, float]]
+    """The rewards of this and earlier slots, with their positions."""
     reward: float | None
     """r_t, if it is ready."""
     uncertainty: float | None
@@ -55,6 +56,7 @@ class MeasurementPhase:
         self._clock = clock
         self._waiting = waiting
         self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
+        self._rewarding = Rewarding(config)
         self._rewards = Rewards(config, clock, recorder, withdraw)
         self._slots = 0
 
@@ -78,12 +80,13 @@ class MeasurementPhase:
 
     def _collect(
         self, slot: int, start_s: float, end_s: float, actuated: Actuated
-    ) -> tuple[ProbeError | None, Sequence[Measurement]]:
+    ) -> tuple[ProbeError | None, Sequence[Observation]]:
         """Request this slot's measurement and collect what is ready, of any slot."""
         fault: ProbeError | None = None
         if actuated.invalid is None:
             try:
-                self._probe.request(slot, start_s, end_s)
+                with PROBE_CODE:
+                    self._probe.request(slot, start_s, end_s)
                 self._rewards.expect(slot, actuated.position)
             except ProbeError as refusal:
                 fault = refusal  # earlier requests can still give a result
@@ -91,7 +94,9 @@ class MeasurementPhase:
         if end_s - self._clock.now() > LONG_WAIT_S:  # nothing is ready before the end
             self._waiting.within_slot(end_s - LONG_WAIT_S)
         try:
-            return fault, self._probe.collect(end_s)
+            with PROBE_CODE:
+                found = self._probe.collect(end_s)
+                return fault, [self._rewarding.observe(one) for one in found]
         except ProbeError as failure:
             self._rewards.note_fault(slot)
             return fault or failure, ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from macontrol.config.model.errors import HardwareError
+from macontrol.config.model.errors import HardwareError, MacontrolError
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.hal import Clock
@@ -15,7 +15,14 @@ class Outage:
     error's sentence, as in "the stage has failed for".
     """
 
-    def __init__(self, problem: str, limit_s: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        problem: str,
+        limit_s: float,
+        clock: Clock,
+        error: type[MacontrolError] = HardwareError,
+    ) -> None:
+        self._error = error
         self._problem = problem
         self._limit_s = limit_s
         self._clock = clock
@@ -25,13 +32,13 @@ class Outage:
     def failed(self, cause: str = "", fix: str = "", *, spent_s: float | None = None) -> None:
         """Count a failed attempt that took the time since the last call, or `spent_s`.
 
-        The first attempt of an outage counts as no time. Raise HardwareError beyond the limit.
+        The first attempt of an outage counts as no time. Raise an error beyond the limit.
         """
         lasted = self._count(spent_s)
         if lasted > self._limit_s:
             patience = f"(timing.fault_patience_s = {self._limit_s:g})"
             detail = f"{self._problem} {lasted:.0f} s {patience}"
-            raise HardwareError(f"{detail}: {cause}" if cause else detail, fix)
+            raise self._error(f"{detail}: {cause}" if cause else detail, fix)
 
     def paused(self) -> None:
         """Leave out the time since the last call: nothing was attempted in it."""
@@ -55,21 +62,34 @@ class Outage:
 
 
 class Patience:
-    """Report the faults of one device and its recovery; raise after `limit_s` of faults."""
+    """Report the faults of a device or policy and its recovery; raise after `limit_s`."""
 
-    def __init__(self, device: str, limit_s: float, clock: Clock, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        device: str,
+        limit_s: float,
+        clock: Clock,
+        recorder: Recorder,
+        error: type[MacontrolError] = HardwareError,
+    ) -> None:
         self._device = device
         self._clock = clock
         self._submit = recorder.submit
-        self._outage = Outage(f"the {device} has failed for", limit_s, clock)
+        self._outage = Outage(f"the {device} has failed for", limit_s, clock, error)
         self._command_failed = False
         """Whether a command failed in this outage: an answer alone does not end it then."""
 
     def failed(
-        self, slot: int, kind: EventKind, error: HardwareError, *, commanded: bool = False
+        self,
+        slot: int,
+        kind: EventKind,
+        error: MacontrolError,
+        *,
+        commanded: bool = False,
+        trace: str = "",
     ) -> None:
-        """Report a fault; raise HardwareError if faults have lasted for too long."""
-        self._submit(Event(slot, self._clock.now(), kind, str(error)))
+        """Report a fault, with a traceback if given; raise if faults have lasted for too long."""
+        self._submit(Event(slot, self._clock.now(), kind, f"{error}{trace}"))
         self._command_failed |= commanded
         self._outage.failed(error.detail, error.fix)
 

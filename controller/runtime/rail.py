@@ -12,14 +12,12 @@ class Rail:
 
     def __init__(self, config: Config) -> None:
         self.grid = config.grid
-        self._wavelength_mm = config.physical.wavelength_mm
-
-    def to_mm(self, position: float) -> float:
-        return position * self._wavelength_mm
+        self.to_mm = config.physical.to_mm
+        self._to_wavelengths = config.physical.to_wavelengths
 
     def to_wavelengths(self, position_mm: float) -> float:
         """The position in wavelengths, without rounding error if it is on the grid."""
-        return nan if isnan(position_mm) else self.grid.snap(position_mm / self._wavelength_mm)
+        return nan if isnan(position_mm) else self.grid.snap(self._to_wavelengths(position_mm))
 
     def clamp(self, position: float) -> float:
         """The nearest position (wavelengths) that is on the rail."""

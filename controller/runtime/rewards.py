@@ -9,9 +9,10 @@ from math import isnan, nan
 from macontrol.config import Config
 from macontrol.controller.recording.events import EventKind, InvalidReason
 from macontrol.controller.recording.records import Event, LateReward, Recorder
+from macontrol.controller.runtime.observation import Observation
 from macontrol.controller.runtime.patience import Outage
 from macontrol.controller.runtime.signal_watch import SignalWatch
-from macontrol.hal import Clock, Measurement
+from macontrol.hal import Clock
 from macontrol.hal.probe import FLOOR_IS_MEASURED
 
 _NO_HINT = "see docs/probes.md#reasons"
@@ -40,7 +41,6 @@ class Rewards:
         self._withdraw_slot = withdraw
         self._window = config.algorithm.window
         self._slot_s = config.physical.slot_duration_s
-        self._largest = config.largest_reward
         self._pending: dict[int, _Pending] = {}
         self._watch = SignalWatch(config, clock, recorder, self._withdraw)
         self._blindness = Outage(
@@ -57,17 +57,17 @@ class Rewards:
             self._pending[slot].is_fault = True
 
     def sort(
-        self, slot: int, collected: Iterable[Measurement]
-    ) -> tuple[Measurement | None, list[tuple[Measurement, float]]]:
-        """This slot's measurement, if it arrived, and all valid ones with their positions."""
-        own: Measurement | None = None
-        usable: list[tuple[Measurement, float]] = []
+        self, slot: int, collected: Iterable[Observation]
+    ) -> tuple[Observation | None, list[tuple[Observation, float]]]:
+        """This slot's observation, if it arrived, and all valid ones with their positions."""
+        own: Observation | None = None
+        usable: list[tuple[Observation, float]] = []
         expected: dict[int, _Pending] = {}
-        arrived: list[tuple[Measurement, float]] = []
-        for measurement in collected:
-            if found := self._pending.pop(measurement.slot, None):
-                expected[measurement.slot] = found
-                arrived.append((self._in_range(measurement), found.position))
+        arrived: list[tuple[Observation, float]] = []
+        for one in collected:
+            if found := self._pending.pop(one.slot, None):
+                expected[one.slot] = found
+                arrived.append((one, found.position))
         for measurement in self._watch.judge(arrived):
             pending = expected[measurement.slot]
             if measurement.slot == slot:
@@ -85,15 +85,10 @@ class Rewards:
         """Stop waiting for rewards that are older than the window."""
         oldest = slot - self._window
         while self._pending and (first := next(iter(self._pending))) < oldest:
-            never = Measurement(first, nan, False, reason=InvalidReason.NEVER_ARRIVED)
+            never = Observation(first, nan, False, reason=InvalidReason.NEVER_ARRIVED)
             self._miss(self._pending.pop(first), never, slot)
 
-    def _in_range(self, measurement: Measurement) -> Measurement:
-        if measurement.valid and not abs(measurement.reward) <= self._largest:
-            return Measurement(measurement.slot, nan, False, reason=InvalidReason.OUT_OF_RANGE)
-        return measurement
-
-    def _miss(self, pending: _Pending, measurement: Measurement, slot: int) -> None:
+    def _miss(self, pending: _Pending, measurement: Observation, slot: int) -> None:
         """Report a slot without a reward; the record of an earlier slot gets the reason."""
         if pending.is_fault:
             return
@@ -104,7 +99,7 @@ class Rewards:
         if reason != FLOOR_IS_MEASURED:  # the time between measured slots does not count
             self._blindness.failed(reason, measurement.hint or _NO_HINT, spent_s=self._slot_s)
 
-    def _complete(self, slot: int, measurement: Measurement) -> None:
+    def _complete(self, slot: int, measurement: Observation) -> None:
         """Complete the record of an earlier slot with its reward."""
         known = None if isnan(measurement.uncertainty) else measurement.uncertainty
         self._recorder.submit(LateReward(measurement.slot, measurement.reward, known))
@@ -113,7 +108,7 @@ class Rewards:
             measurement.slot, EventKind.LATE_REWARD, "the reward arrived after its slot", late_by
         )
 
-    def _withdraw(self, measurements: Sequence[Measurement]) -> None:
+    def _withdraw(self, measurements: Sequence[Observation]) -> None:
         """Withdraw rewards that were measured without a signal."""
         for measurement in measurements:
             self._withdraw_slot(measurement.slot)

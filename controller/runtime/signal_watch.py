@@ -29,7 +29,8 @@ from math import nan
 from macontrol.config import Config
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event, Recorder
-from macontrol.hal import Clock, Measurement
+from macontrol.controller.runtime.observation import Observation
+from macontrol.hal import Clock
 from macontrol.hal.probe import FLOOR_IS_MEASURED, NO_SIGNAL, TONE_LOST
 
 # A power this many times further above the floor than noise alone may show is well above it.
@@ -49,7 +50,7 @@ class SignalWatch:
         config: Config,
         clock: Clock,
         recorder: Recorder,
-        withdraw: Callable[[Sequence[Measurement]], None],
+        withdraw: Callable[[Sequence[Observation]], None],
     ) -> None:
         slots = config.probe.no_signal_slots
         self._least = None if slots == "off" else min(slots, config.algorithm.window)
@@ -57,18 +58,18 @@ class SignalWatch:
         self._clock = clock
         self._recorder = recorder
         self._withdraw = withdraw
-        self._at_floor: deque[tuple[Measurement, float]] = deque(maxlen=config.algorithm.window)
+        self._at_floor: deque[tuple[Observation, float]] = deque(maxlen=config.algorithm.window)
         """The slots in a row at the noise floor so far, with their positions."""
         self._above: deque[float] = deque([0.0], maxlen=2)
-        self._last: Measurement | None = None
+        self._last: Observation | None = None
         """The last reward above the floor: if the signal vanished in its slot, it is too low."""
         self._transmitter_is_off = False
         """Whether the noise floor was measured on request since the last slot above it."""
         self._lost_since_s: float | None = None
 
-    def judge(self, arrived: Iterable[tuple[Measurement, float]]) -> list[Measurement]:
+    def judge(self, arrived: Iterable[tuple[Observation, float]]) -> list[Observation]:
         """Return the measurements; those without a signal are not valid any more."""
-        judged: dict[int, Measurement] = {}
+        judged: dict[int, Observation] = {}
         for measurement, position in arrived:
             judged[measurement.slot] = measurement
             if measurement.reason == FLOOR_IS_MEASURED:
@@ -81,7 +82,7 @@ class SignalWatch:
                 self._lose(judged)
         return list(judged.values())
 
-    def _see_signal(self, measurement: Measurement) -> Measurement:
+    def _see_signal(self, measurement: Observation) -> Observation:
         """End a loss of signal; return the measurement, invalid if it ended one."""
         self._at_floor.clear()
         self._above.append(measurement.above_floor)
@@ -114,7 +115,7 @@ class SignalWatch:
         numbers = [measurement.slot for measurement, _ in self._at_floor]
         return max(numbers) - min(numbers) + 1
 
-    def _lose(self, judged: dict[int, Measurement]) -> None:
+    def _lose(self, judged: dict[int, Observation]) -> None:
         """Invalidate the slots at the floor; those of this call are in `judged`."""
         slots, earlier = [measurement for measurement, _ in self._at_floor], []
         row = self._slots_at_floor()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from macontrol.config.model.errors import SlotGivenUpError
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Clock
 
 LONG_WAIT_S = 1.0
 """A longer wait is split into parts, with signs of life between them."""
-
-
-class SlotGivenUpError(Exception):
-    """The run was stopped in the middle of a long slot, which is dropped."""
 
 
 class Waiting:

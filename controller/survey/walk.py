@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from macontrol.config import Config
-from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.errors import PROBE_CODE, ProbeError
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.approach import Approach
 from macontrol.controller.runtime.guard import Guard
+from macontrol.controller.runtime.observation import Observation, Rewarding
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rail import Rail
 from macontrol.controller.runtime.recovery import Recovery
@@ -84,7 +85,7 @@ class SurveyWalk:
         self._seen: dict[int, tuple[float, float, float]] = {}
         """Position, reward and uncertainty by the number of the measurement."""
         self._number = _FIRST_NUMBER
-        self._largest_reward = config.largest_reward
+        self._rewarding = Rewarding(config)
         self._interval_s = config.slot_timing.measure_s
 
     def run(
@@ -98,7 +99,7 @@ class SurveyWalk:
             position = self._go_to(wanted)
             for _ in range(_ATTEMPTS):
                 measurement = self._measure(position)
-                if measurement is not None and self._is_usable(measurement):
+                if measurement is not None and measurement.valid:
                     found = position, measurement.reward, measurement.uncertainty
                     self._seen[measurement.slot] = found
                     break
@@ -115,22 +116,22 @@ class SurveyWalk:
         noise_variance = float(variances.mean()) if len(variances) else 0.0
         return Survey(position, reward, noise_variance, walked_wall_s=time.time())
 
-    def _is_usable(self, measurement: Measurement) -> bool:
-        return measurement.valid and abs(measurement.reward) <= self._largest_reward
-
-    def _withdraw(self, measurements: Sequence[Measurement]) -> None:
+    def _withdraw(self, measurements: Sequence[Observation]) -> None:
         for measurement in measurements:
             self._seen.pop(measurement.slot, None)
 
-    def _measure(self, position: float) -> Measurement | None:
-        """One measurement; wait for a failing probe or a lost signal while patience lasts."""
+    def _measure(self, position: float) -> Observation | None:
+        """One observation; wait for a failing probe or a lost signal while patience lasts."""
         while not self._stop.is_set:
             self._number += 1
             try:
-                seen = measure_once(
+                found = measure_once(
                     self._probe, self._clock, self._number, self._interval_s, self._stop
                 )
-                if seen is not None:
+                seen: Observation | None = None
+                if found is not None:
+                    with PROBE_CODE:
+                        seen = self._rewarding.observe(found)
                     (seen,) = self._watch.judge([(seen, position)])
                     if not seen.valid and seen.reason in (NO_SIGNAL, TONE_LOST):
                         raise ProbeError(seen.reason, seen.hint)
@@ -152,11 +153,13 @@ def measure_once(
     """
     start = clock.now()
     end = start + interval_s
-    probe.request(slot, start, end)
+    with PROBE_CODE:
+        probe.request(slot, start, end)
     give_up = end + _LATE_S
     while clock.now() < give_up and not stop.is_set:
-        for measurement in probe.collect(min(clock.now() + 0.1, give_up)):
-            if measurement.slot == slot:
-                return measurement
+        with PROBE_CODE:
+            for measurement in probe.collect(min(clock.now() + 0.1, give_up)):
+                if measurement.slot == slot:
+                    return measurement
         clock.sleep_until(min(clock.now() + 0.01, give_up))
     return None

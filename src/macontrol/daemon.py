@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from macontrol.config import Config
-from macontrol.config.model.errors import MacontrolError, ProbeError, StageError
+from macontrol.config.model.errors import (
+    MacontrolError,
+    PolicyError,
+    ProbeError,
+    StageError,
+    described,
+)
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
@@ -29,10 +38,12 @@ from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
+from macontrol.policy_monitor import PolicyMonitor
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
 from macontrol.service_reports import ServiceReports
+from macontrol.standard_streams import print_error
 from macontrol.starting_point import Start, StartingPoint
 from macontrol.stop_signals import ForcedStop, StopSignals
 
@@ -181,9 +192,7 @@ class Daemon:
         config, resume = self._config, start.resume
         policy = make_policy(config, start.survey, with_samples=start.with_samples)
         if resume is not None:
-            for sample in resume.samples:
-                policy.observe(*sample)
-            policy.resume(resume.target)
+            self._resume_policy(policy, resume)
         loop = self._loop = SlotLoop(
             config,
             policy,
@@ -195,6 +204,20 @@ class Daemon:
             on_slot=self._sign_of_life,
         )
         return loop, policy
+
+    def _resume_policy(self, policy: Policy, resume: Resume) -> None:
+        """Give the policy the window and the target of the earlier run."""
+        try:
+            for sample in resume.samples:
+                policy.observe(*sample)
+            policy.resume(resume.target)
+        except (Exception, SystemExit) as error:
+            traceback.print_exception(error)
+            raise PolicyError(
+                f"the policy {self._config.algorithm.policy} cannot continue the run "
+                f"{resume.path}: {described(error)}",
+                "correct the policy, or start without --resume",
+            ) from error
 
     def _begin_recording(
         self, start: Start, loop: SlotLoop, policy: Policy, closing: ExitStack
@@ -266,9 +289,32 @@ class Daemon:
         self._notifier.ready(f"{config.algorithm.policy} on {options.name}")
         self._report(EventKind.START, f"slot {first_slot}, T_s = {slot_s:g} s")
         reports = ServiceReports(self._notifier, self._signals, loop.tally, self._warn)
-        with reports:
+        patience_s = config.timing.fault_patience_s
+        monitor = PolicyMonitor(loop.decision, patience_s, lambda: self._end_hanging(loop))
+        with reports, monitor:
             self._reports = reports
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
+
+    def _end_hanging(self, loop: SlotLoop) -> None:
+        """In the monitor's thread: the slot thread does not return from the policy."""
+        self._signals.stop.request()  # if it returns after all, it commands nothing more
+        error = PolicyError(
+            f"the policy {self._config.algorithm.policy} has not returned for "
+            f"{self._config.timing.fault_patience_s:g} s (timing.fault_patience_s)",
+            "correct the policy: the policy-fault event has the place",
+        )
+        try:
+            with suppress(StageError):  # the slot thread is not in the stage's code
+                loop.halt()
+            stack = "".join(traceback.format_stack(_main_frame()))
+            self._report(EventKind.POLICY_FAULT, f"{error}\n{stack}")
+            self._report(EventKind.STOP, str(error))
+            self._notifier.stopping()
+            self._recording.close(_CLOSE_S)
+            self._display.close()
+            print_error(f"macontrol: {error}")
+        finally:
+            os._exit(error.exit_code)
 
     def _enter_realtime(self, closing: ExitStack, loop: SlotLoop) -> None:
         report = enter_realtime()
@@ -325,6 +371,11 @@ class Daemon:
     def _report(self, kind: EventKind, detail: str, value: float | None = None) -> None:
         slot = self._loop.tally.slot if self._loop is not None else 0
         self._recorders.submit(Event(slot, self._clock.now(), kind, detail, value))
+
+
+def _main_frame() -> FrameType | None:
+    """What the main thread executes, which is the slot thread."""
+    return sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 def _short_stroke(config: Config) -> str | None:

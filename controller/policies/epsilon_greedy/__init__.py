@@ -30,5 +30,5 @@ DESCRIPTION = PolicyDescription(
     summary="the best mean within reach, or a random position with probability epsilon",
     build=build,
     optimal_beta=0.0,
-    settings=USES_POSTERIOR | {"algorithm.epsilon"},
+    uses=USES_POSTERIOR | {"algorithm.epsilon"},
 )

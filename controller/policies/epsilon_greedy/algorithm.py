@@ -6,10 +6,10 @@ from math import nan
 
 import numpy as np
 
-from macontrol.controller.policies.policy import Decision, Posterior
+from macontrol.controller.policies.policy import Decision, Posterior, PosteriorPolicy
 
 
-class EpsilonGreedy:
+class EpsilonGreedy(PosteriorPolicy):
     """Within reach: the best mean, or with probability ε any position, all equally likely."""
 
     def __init__(
@@ -21,22 +21,9 @@ class EpsilonGreedy:
         start_position: float,
         rng: np.random.Generator,
     ) -> None:
-        self.posterior = posterior
-        self.start_position = start_position
-        self._grid = posterior.grid
-        self._rho_max = rho_max
+        super().__init__(posterior, rho_max=rho_max, start_position=start_position)
         self._epsilon = epsilon
         self._rng = rng
-        self._target = self._grid.nearest(start_position)
-
-    def resume(self, target: float) -> None:
-        self._target = self._grid.nearest(target)
-
-    def observe(self, slot: int, position: float, reward: float) -> None:
-        self.posterior.observe(slot, position, reward)
-
-    def withdraw(self, slot: int) -> None:
-        self.posterior.withdraw(slot)
 
     def decide(self, slot: int, position: float) -> Decision:
         reach = self._grid.in_reach(position, self._rho_max)

@@ -32,5 +32,8 @@ def build(inputs: PolicyInputs) -> Policy:
 
 
 DESCRIPTION = PolicyDescription(
-    name="fixed", summary="a conventional antenna at its start position", build=build
+    name="fixed",
+    summary="a conventional antenna at its start position",
+    build=build,
+    uses=frozenset(),
 )

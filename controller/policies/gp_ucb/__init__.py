@@ -30,5 +30,5 @@ DESCRIPTION = PolicyDescription(
     summary="the largest upper confidence bound within reach",
     build=build,
     optimal_beta=3.5,
-    settings=USES_POSTERIOR | {"algorithm.beta"},
+    uses=USES_POSTERIOR | {"algorithm.beta"},
 )

@@ -39,7 +39,7 @@ DESCRIPTION = PolicyDescription(
     summary="a target on the whole rail, with movement cost and persistence (Algorithm 1)",
     build=build,
     optimal_beta=1.5,
-    settings=USES_POSTERIOR
+    uses=USES_POSTERIOR
     | {
         "algorithm.beta",
         "algorithm.eta",

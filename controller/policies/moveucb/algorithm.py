@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config.model.grid import are_apart
-from macontrol.controller.policies.policy import Decision, Posterior
+from macontrol.controller.policies.policy import Decision, Posterior, PosteriorPolicy
 
 Array = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ def movement_price(
     return (movement_cost + eta * sigma_f / rho_max) / window
 
 
-class MoveUCB:
+class MoveUCB(PosteriorPolicy):
     """Algorithm 1, with each component switchable."""
 
     def __init__(
@@ -39,29 +39,16 @@ class MoveUCB:
         start_position: float,
         search: Literal["global", "local"] = "global",
     ) -> None:
-        self.posterior = posterior
-        self.start_position = start_position
+        super().__init__(posterior, rho_max=rho_max, start_position=start_position)
         self.margin = margin
         self.surface: Array = np.zeros(posterior.grid.size)
         """F_t over the grid, as of the last decision (eq. acq-fn)."""
-        self._grid = posterior.grid
-        self._rho_max = rho_max
         self._beta = beta
         self._price = price
         self._priced_points: Array = price * self._grid.points
         self._global = search == "global"
-        self._target = self._grid.nearest(start_position)
         self._movement: Array = np.empty(self._grid.size)
         self._zeros: Array = np.zeros(self._grid.size)
-
-    def resume(self, target: float) -> None:
-        self._target = self._grid.nearest(target)
-
-    def observe(self, slot: int, position: float, reward: float) -> None:
-        self.posterior.observe(slot, position, reward)
-
-    def withdraw(self, slot: int) -> None:
-        self.posterior.withdraw(slot)
 
     def decide(self, slot: int, position: float) -> Decision:
         """Lines 4 to 8 of Algorithm 1: the surface, the target, the step towards it."""

@@ -26,5 +26,5 @@ DESCRIPTION = PolicyDescription(
     summary="the best position of a sweep over the rail, once per period",
     build=build,
     starts_from_samples=True,
-    settings=frozenset({"algorithm.sweep_period"}),
+    uses=frozenset({"algorithm.sweep_period"}),
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from macontrol.config.model.errors import HardwareError
+from macontrol.config.model.errors import HardwareError, StageInUseError
 from macontrol.controller.host.instance import InstanceLock, lock_directory
 from macontrol.controller.recording.records import Event, EventKind
 from macontrol.recorders import LockFollower
@@ -92,7 +92,7 @@ def test_all_names_of_a_device_have_one_lock(tmp_path: Path) -> None:
     name.symlink_to(port)
     with (
         InstanceLock(str(port), tmp_path),
-        pytest.raises(HardwareError, match="macontrol-stage is driven by pid"),
+        pytest.raises(StageInUseError),
         InstanceLock(str(name), tmp_path),
     ):
         pass
@@ -128,13 +128,13 @@ def test_the_lock_follows_a_stage_that_becomes_another_device(tmp_path: Path) ->
         wait_until(lambda: len(followed) == 2)
         with InstanceLock(str(ports[0]), folder):
             pass
-        with pytest.raises(HardwareError, match="is driven by pid"):
+        with pytest.raises(StageInUseError):
             InstanceLock(str(ports[1]), folder).__enter__()
         name.unlink()
         name.symlink_to(ports[2])
         with InstanceLock(str(ports[2]), folder):
             lock.follow()
-        with pytest.raises(HardwareError, match="is driven by pid"):
+        with pytest.raises(StageInUseError):
             InstanceLock(str(ports[1]), folder).__enter__()
     for port in ports:
         with InstanceLock(str(port), folder):
@@ -145,7 +145,7 @@ def test_the_lock_follows_a_stage_that_becomes_another_device(tmp_path: Path) ->
 def test_a_lock_without_valid_content_is_still_a_lock(tmp_path: Path, text: str) -> None:
     with InstanceLock("sim", tmp_path) as lock:
         lock.path.write_text(text)
-        with pytest.raises(HardwareError, match="driven by another process"):
+        with pytest.raises(StageInUseError):
             InstanceLock("sim", tmp_path).__enter__()
 
 
@@ -155,7 +155,7 @@ def test_the_content_of_an_earlier_holder_is_not_trusted(tmp_path: Path) -> None
     assert str(earlier.pid) in content
     with InstanceLock("sim", tmp_path) as lock:
         lock.path.write_text(content)
-        with pytest.raises(HardwareError, match="driven by another process"):
+        with pytest.raises(StageInUseError):
             InstanceLock("sim", tmp_path).__enter__()
 
 

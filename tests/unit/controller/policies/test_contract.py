@@ -60,7 +60,7 @@ def test_a_description_has_the_name_that_it_is_found_by(description: PolicyDescr
 def test_the_settings_of_a_description_exist(
     config: Config, description: PolicyDescription
 ) -> None:
-    for setting in description.settings:
+    for setting in description.uses or ():
         section, _, key = setting.partition(".")
         table = getattr(config, section)
         assert not key or hasattr(table, key)

@@ -11,8 +11,10 @@ import pytest
 
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import HardwareError
+from macontrol.config.model.reward import Reward
 from macontrol.controller.recording.records import EventKind, LateReward
 from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, read_run
+from macontrol.controller.runtime.observation import Observation
 from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.hal import Measurement
 from macontrol.sim.research.episode import play
@@ -23,9 +25,9 @@ SLOTS = 8  # the preset's probe.no_signal_slots
 STRONG, WEAK = 50.0, 2.0
 
 
-def seen(slot: int, above: float, reason: str = "no-signal") -> Measurement:
+def seen(slot: int, above: float, reason: str = "no-signal") -> Observation:
     at_floor = above < 1
-    return Measurement(
+    return Observation(
         slot, 0.0 if at_floor else 1.5, True, 0.01, reason if at_floor else "", above, "a hint"
     )
 
@@ -43,7 +45,7 @@ class Watched:
             lambda lost: self.withdrawn.extend(each.slot for each in lost),
         )
 
-    def see(self, slot: int, above: float, position: float = 3.0, **how: str) -> Measurement:
+    def see(self, slot: int, above: float, position: float = 3.0, **how: str) -> Observation:
         (judged,) = self.watch.judge([(seen(slot, above, **how), position)])
         return judged
 
@@ -105,7 +107,7 @@ def test_a_slot_without_a_measurement_does_not_begin_the_count_again(watched: Wa
     watched.see(1, STRONG)
     for slot in range(2, 1 + SLOTS):
         watched.see(slot, 0.0)
-    watched.watch.judge([(Measurement(50, float("nan"), False, reason="gap"), 3.0)])
+    watched.watch.judge([(Observation(50, float("nan"), False, reason="gap"), 3.0)])
     assert not watched.see(51, 0.0).valid
 
 
@@ -152,7 +154,7 @@ def test_a_noise_floor_measurement_means_that_the_transmitter_is_off(
     watched: Watched,
 ) -> None:
     """Slots at the floor before, and after it, are too few to be lost by their number."""
-    measuring = Measurement(4, float("nan"), False, reason="noise-floor")
+    measuring = Observation(4, float("nan"), False, reason="noise-floor")
     watched.see(1, STRONG)
     for slot in (2, 3):
         assert watched.see(slot, 0.0).valid
@@ -171,13 +173,13 @@ def test_a_noise_floor_measurement_means_that_the_transmitter_is_off(
 def test_it_can_be_switched_off(paper: Config) -> None:
     watched = Watched(paper.replace(probe__no_signal_slots="off"))
     watched.see(1, STRONG)
-    watched.watch.judge([(Measurement(2, float("nan"), False, reason="noise-floor"), 3.0)])
+    watched.watch.judge([(Observation(2, float("nan"), False, reason="noise-floor"), 3.0)])
     assert all(watched.see(slot, 0.0).valid for slot in range(3, 500))
 
 
 def test_a_probe_without_a_noise_floor_never_loses_its_signal(watched: Watched) -> None:
     judged = watched.watch.judge(
-        (Measurement(slot, -0.1, True), 3.0) for slot in range(1, 5 * SLOTS)
+        (Observation(slot, -0.1, True), 3.0) for slot in range(1, 5 * SLOTS)
     )
     assert all(each.valid for each in judged)
 
@@ -204,7 +206,7 @@ def mute(bench: ScriptedBench, slots: range, *, together: bool = False) -> None:
 
     def collect(_: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
         found = [
-            replace(each, reward=0.0, reason="no-signal", above_floor=0.0, hint="a hint")
+            replace(each, value=Reward(0.0), reason="no-signal", above_floor=0.0, hint="a hint")
             if each.slot in slots
             else replace(each, above_floor=STRONG)
             for each in ready

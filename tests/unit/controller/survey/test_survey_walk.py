@@ -13,6 +13,7 @@ import pytest
 
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import HardwareError, ProbeError
+from macontrol.config.model.reward import Reward
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
@@ -39,7 +40,7 @@ class ScriptedProbe:
         if answer is not None:
             sigma = self._uncertainties.pop(0) if self._uncertainties else nan
             self._ready.append(
-                Measurement(slot, answer, answer == answer, sigma, reason="clipping")
+                Measurement(slot, Reward(answer, sigma) if answer == answer else None, "clipping")
             )
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
@@ -67,6 +68,52 @@ def test_the_rail_is_walked_through_the_guard_and_positions_are_the_reported_one
     assert np.abs(survey.reward - exact).max() < 5 * lab.noise_std
 
 
+@pytest.mark.fault("driver-raises")
+@pytest.mark.parametrize("method", ["request", "collect"])
+@pytest.mark.parametrize("error", [KeyError("x"), SystemExit(0)])
+def test_a_probe_may_raise_anything(
+    lab: Config, method: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked again, for as long as a probe may fail."""
+    errors = [error]
+    probe = ScriptedProbe([1.0] * 20)
+    real = getattr(probe, method)
+
+    def call(*arguments: float) -> object:
+        if errors:
+            raise errors.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(probe, method, call)
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda x: x, Recorder())
+    assert len(walk.run([0.0, 1.0, 2.0]).reward) == 3
+
+
+@pytest.mark.fault("driver-raises")
+@pytest.mark.parametrize("odd", [None, 3.0, "much"])
+def test_a_probe_may_measure_anything(
+    lab: Config, odd: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [[odd]]
+    probe = ScriptedProbe([1.0] * 20)
+    real = probe.collect
+    monkeypatch.setattr(probe, "collect", lambda end_s: answers.pop() if answers else real(end_s))
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda x: x, Recorder())
+    assert len(walk.run([0.0, 1.0, 2.0]).reward) == 3
+
+
+@pytest.mark.fault("driver-raises")
+def test_a_measurement_may_have_anything_above_its_floor(lab: Config) -> None:
+    class OddProbe(ScriptedProbe):
+        def collect(self, deadline_s: float) -> Sequence[Measurement]:
+            found = super().collect(deadline_s)
+            return [Measurement(one.slot, one.value, above_floor=None) for one in found]  # type: ignore[arg-type]
+
+    walk = SurveyWalk(lab, OddProbe([1.0] * 500), VirtualClock(), lambda x: x, Recorder())
+    with pytest.raises(HardwareError, match="the probe has failed for"):
+        walk.run([0.0, 1.0, 2.0])
+
+
 class MutedProbe:
     """A strong signal, except for some requests with the transmitter off."""
 
@@ -78,9 +125,9 @@ class MutedProbe:
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         self.requests += 1
         self._ready = [
-            Measurement(slot, 0.0, True, 0.01, "no-signal", 0.1, "is it on?")
+            Measurement(slot, Reward(0.0, 0.01), "no-signal", 0.1, "is it on?")
             if self.requests in self._off
-            else Measurement(slot, 2.0, True, 0.01, "", 50.0)
+            else Measurement(slot, Reward(2.0, 0.01), "", 50.0)
         ]
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
