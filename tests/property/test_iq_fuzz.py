@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.reward import Power
 from macontrol.hal.probes.rtl_tcp.stream import Header, RtlTcpStream, parse_header, tuning_commands
-from macontrol.hal.probes.sdr.power import clipped_share, rate_reward, tone, wideband
+from macontrol.hal.probes.sdr.power import clipped_share, tone, wideband
 from macontrol.hal.probes.sdr.ring import IQRing
 from support.probe_settings import probe_settings
 
@@ -184,7 +185,7 @@ def test_any_bytes_have_a_power_and_a_reward(data: bytes, repeat: int) -> None:
         assert reading.sigma_db > 0.0
         if len(samples) >= 16:
             assert isfinite(reading.sigma_db)
-            reward, sigma = rate_reward(0.8, reading.power, 1e-4, reading.sigma_db, 0.01)
+            reward, sigma = Power(reading.power, 1e-4, reading.sigma_db, 0.01).reward(0.8)
             assert 0.0 <= reward < 20.0
             assert isfinite(sigma)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from macontrol.config import Config
 from macontrol.config.model.errors import ProbeError, StageError, StageLostError
+from macontrol.config.model.reward import Reward
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.approach import Approach
@@ -146,10 +147,13 @@ class ChaoticProbe(ScriptedProbe):
             self.held += ready
             return []
         if kind == 2:
-            return [*ready, *ready, Measurement(rng.randrange(-5, 1000), 1.0, True)]
+            return [*ready, *ready, Measurement(rng.randrange(-5, 1000), Reward(1.0))]
         if kind == 3:
             return ready[::-1][: rng.randrange(3)]
-        return [Measurement(m.slot, rng.choice(ODD), rng.random() < 0.7) for m in ready]
+        return [
+            Measurement(m.slot, Reward(rng.choice(ODD)) if rng.random() < 0.7 else None)
+            for m in ready
+        ]
 
 
 class ChaoticPolicy(ScriptedPolicy):

@@ -13,21 +13,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Literal
 
-import pytest
-
-from macontrol.config import load_config
-from macontrol.config.model.registry import resolve
-from macontrol.config.sections.stage import StageSettings
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Arrival
 from macontrol.hal.registry import STAGES
 from macontrol.hal.serial.stage import SerialStage
-from macontrol.sim.bench.boards.device import VirtualDevice
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.boards.zaber import MICROSTEP_MM, VirtualZaber
+from macontrol.testing import StageBench, emulated_bench, stage_subject
 from support.scripted_stage import stage_settings
 from support.scripted_zaber import zaber_settings
 
@@ -51,31 +45,18 @@ BENCHES = [*GRBL, *ZABER, *OTHERS]
 """The names for `open_bench`: at least one per registered driver."""
 
 
-@dataclass
-class StageBench:
-    """A board, the settings for it, and all traffic with it."""
-
-    settings: StageSettings
-    board: VirtualDevice | None = None
-    traffic: list[tuple[str, bytes]] = field(default_factory=list)
-
-    def stage(self) -> SerialStage:
-        return STAGES[self.settings.driver].make(
-            self.settings,
-            CLOCK,
-            confirm_homing=lambda: True,
-            log=lambda way, data: self.traffic.append((way, data)),
-        )
-
-    def assert_true_position(self, stage: SerialStage, position_mm: float) -> None:
-        """Check the carriage itself, on an emulated board."""
-        if self.board is not None:
-            true = self.board.position_at(CLOCK.now())
-            assert true == pytest.approx(position_mm, abs=2 * stage.description.step_mm)
+@contextmanager
+def open_bench(name: str) -> Iterator[StageBench]:
+    """A bench; its stage is closed at the end."""
+    with _opened(name) as bench:
+        try:
+            yield bench
+        finally:
+            bench.close()
 
 
 @contextmanager
-def open_bench(name: str) -> Iterator[StageBench]:
+def _opened(name: str) -> Iterator[StageBench]:
     if name == "grbl-port":
         assert GRBL_PORT
         yield StageBench(stage_settings(GRBL_PORT, axis=AXIS, homing_time_s=2 * DEADLINE_S))
@@ -87,11 +68,8 @@ def open_bench(name: str) -> Iterator[StageBench]:
         with VirtualGrbl(CLOCK, dialect=dialect, distance_mm=20.0) as board:
             yield StageBench(stage_settings(board.port), board)
     elif name in OTHERS:
-        driver = STAGES[name]
-        config = load_config(preset=driver.preset)
-        with resolve(driver.emulator)(config, CLOCK, None) as board:
-            config = config.replace(stage__port=board.port, stage__homing="allow")
-            yield StageBench(config.stage, board)
+        with emulated_bench(name) as bench:
+            yield bench
     else:
         settings = {"comm.alert": float(name == "zaber-alerting"), "limit.max": 120_000.0}
         with VirtualZaber(CLOCK, settings=settings, distance_mm=20.0) as device:
@@ -122,11 +100,7 @@ def soon(seconds: float = DEADLINE_S) -> float:
 
 
 def await_rest(stage: SerialStage) -> Arrival:
-    deadline = soon()
-    while not (arrival := stage.where(soon())).arrived:
-        assert CLOCK.now() < deadline, "it never came to rest"
-        CLOCK.sleep_until(CLOCK.now() + 0.02)
-    return arrival
+    return stage_subject.await_rest(stage, CLOCK, DEADLINE_S)
 
 
 def whole_steps(stage: SerialStage, position_mm: float) -> float:
