@@ -1,0 +1,107 @@
+"""Reward maps: simulate, make, load and save a world that policies are replayed on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from macontrol.config import Config, load_config
+from macontrol.config.model.errors import DataError
+from macontrol.sim.world import rewardmap
+from macontrol.sim.world.rewardmap import Floats, RewardMap
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """The reward everywhere on the rail in every slot, and the config that it belongs to.
+
+    Make one with `simulate_map`, `make_map` or `load_map`.
+    """
+
+    config: Config
+    reward: Floats
+    """g_t(x) without noise, in bit/s/Hz: one row per slot, one column per position."""
+    noise: Floats
+    """The noise of the observation in each slot (bit/s/Hz)."""
+    survey_position: Floats
+    """The positions of the survey before slot 1 (wavelengths)."""
+    survey_reward: Floats
+    """The rewards of the survey, with noise (bit/s/Hz)."""
+    seed: int | None = None
+    """The seed of a simulated map."""
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        return len(self.noise)
+
+    @property
+    def positions(self) -> Floats:
+        """The positions of the columns of `reward` (wavelengths)."""
+        return self.config.grid.points
+
+    def save(self, path: Path | str) -> None:
+        """Write the map with its config as an npz archive, which `macontrol replay` takes."""
+        self._world.save(path, seed=self.seed, config=self.config)
+
+    @property
+    def _world(self) -> RewardMap:
+        return RewardMap(self.reward, self.noise, self.survey_position, self.survey_reward)
+
+
+def simulate_map(
+    config: Config | None = None, *, seed: int | None = None, slots: int | None = None
+) -> Map:
+    """Simulate the channel of a config (default: the preset `paper`). One seed is one world.
+
+    Without `seed` and `slots`, the config's `run.seed` and `run.horizon` are used.
+    """
+    config = config or load_config()
+    seed = config.run.seed if seed is None else seed
+    found = rewardmap.simulate_map(config, seed, config.run.horizon if slots is None else slots)
+    return _with_config(config, found, seed)
+
+
+def make_map(
+    reward: ArrayLike,
+    *,
+    config: Config | None = None,
+    noise: ArrayLike | None = None,
+    survey_position: ArrayLike | None = None,
+    survey_reward: ArrayLike | None = None,
+) -> Map:
+    """Make a map from rewards of your own: one row per slot, one column per grid position.
+
+    Without `noise` the policy observes the reward itself. Without a survey, the survey has the
+    rewards of the first slot.
+    """
+    config = config or load_config()
+    rows = np.asarray(reward)
+    if survey_position is None:
+        survey_position = config.survey_positions
+    if survey_reward is None:
+        survey_reward = np.zeros(np.shape(survey_position))
+        if rows.shape[1:] == (config.grid_size,) and len(rows):  # else it is refused below
+            survey_reward = np.interp(np.asarray(survey_position), config.grid.points, rows[0])
+    arrays = {
+        "reward": rows,
+        "noise": np.zeros(rows.shape[:1]) if noise is None else np.asarray(noise),
+        "survey_position": np.asarray(survey_position),
+        "survey_reward": np.asarray(survey_reward),
+    }
+    return _with_config(config, rewardmap.map_of("make_map", arrays, config))
+
+
+def load_map(path: Path | str, config: Config | None = None) -> Map:
+    """Read a map. Its own config is used unless one is given."""
+    config = config or rewardmap.map_config(path)
+    if config is None:
+        raise DataError(f"{path}: the map contains no config", "give the config that it fits")
+    return _with_config(config, rewardmap.load_map(path, config), rewardmap.map_seed(path))
+
+
+def _with_config(config: Config, found: RewardMap, seed: int | None = None) -> Map:
+    return Map(config, found.reward, found.noise, found.survey_position, found.survey_reward, seed)
