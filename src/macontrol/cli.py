@@ -37,6 +37,7 @@ COMMANDS = {
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
     "config": "show every setting, its value and where it was set",
     "devices": "list likely stages and radios on this machine, and who uses them",
+    "plugins": "list stages, probes and policies, also of other distributions, and what is broken",
     "survey": "measure the reward along the rail once, and write it to a file",
     "runs": "describe the columns and events of a run file",
     "export": "write a recorded run as csv, npz, or a reward map",
@@ -45,8 +46,16 @@ COMMANDS = {
     "reproduce": "compute the paper's figures, compared with the paper's values",
     "bench": "measure macontrol on this machine",
     "virtual-bench": "emulate a stage and a radio in one simulated world",
+    "completion": "print the completion script of a shell",
 }
 """Each command and its summary. A module is loaded when it is used: some take a second."""
+
+DESCRIPTION = "Position a movable antenna on a linear stage, live, with MoveUCB."
+
+EXIT_CODES = """\
+0 done, 64 wrong usage, 65 unusable input file, 66 input file missing or unreadable,
+69 hardware unavailable, 70 internal error, 74 input/output error, 78 wrong configuration,
+128 + n ended by signal n."""
 
 EPILOG = f"""\
 commands ('macontrol help COMMAND' explains each; without a command the controller runs):
@@ -60,9 +69,7 @@ examples:
   macontrol replay map.npz --policy gp-ucb        one policy on it
   macontrol reproduce main --out figures          the paper's main figure
 
-exit codes: 0 done, 64 wrong usage, 65 unusable input file, 66 input file missing or unreadable,
-69 hardware unavailable, 70 internal error, 74 input/output error, 78 wrong configuration,
-128 + n ended by signal n.
+exit codes: {EXIT_CODES}
 """
 
 
@@ -111,6 +118,26 @@ def _load(command: str) -> Command:
     return cast(Command, module)
 
 
+def parser_of(command: str) -> Parser:
+    """The parser of a command; of the controller, which runs without one, for an empty name."""
+    module = _load(command or "run")
+    parser = Parser(
+        prog=f"macontrol {command}".strip(),
+        description=module.__doc__ if command else DESCRIPTION,
+        epilog=None if command else EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    if not command:
+        parser.add_argument("--version", action="version", version=f"macontrol {__version__}")
+    module.add_arguments(parser)
+    return parser
+
+
+def all_parsers() -> dict[str, Parser]:
+    """The parser of the controller, under an empty name, and of each command."""
+    return {command: parser_of(command) for command in ("", *COMMANDS)}
+
+
 def _run(words: list[str]) -> int:
     """Run the command; without one, run the controller."""
     if words and words[0] == "help":
@@ -119,29 +146,15 @@ def _run(words: list[str]) -> int:
         print(f"macontrol {__version__}")
         return 0
     if words and words[0] in COMMANDS:
-        module = _load(words[0])
-        parser = Parser(
-            prog=f"macontrol {words[0]}",
-            description=module.__doc__,
-            formatter_class=HelpFormatter,
-        )
-        module.add_arguments(parser)
-        return module.main(parser.parse_args(words[1:]))
-    parser = Parser(
-        prog="macontrol",
-        description="Position a movable antenna on a linear stage, live, with MoveUCB.",
-        epilog=EPILOG,
-        formatter_class=HelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"macontrol {__version__}")
-    run = _load("run")
-    run.add_arguments(parser)
+        arguments = parser_of(words[0]).parse_args(words[1:])
+        return _load(words[0]).main(arguments)
+    parser = parser_of("")
     if words and not words[0].startswith("-"):
         raise _unknown_command(words[0])
     if not words:
         parser.print_help()
         return 0
-    return run.main(parser.parse_args(words))
+    return _load("run").main(parser.parse_args(words))
 
 
 def _unknown_command(word: str) -> UsageError:

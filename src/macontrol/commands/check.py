@@ -168,14 +168,16 @@ def _table(
     fits: bool,
 ) -> Table:
     physical, algorithm = config.physical, config.algorithm
-    wavelength = physical.wavelength_mm
     stroke = f"{physical.rho_max:.5g} wavelengths, {physical.stroke_mm:.4g} mm"
     if physical.rho_max < physical.nominal_reach * (1 - 1e-3):
         stroke += f" (v·T_a would be {physical.nominal_reach:.5g})"
     median, p99 = np.quantile(decision, (0.5, 0.99))
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = [
-        ("wavelength", f"{wavelength:.4f} mm at {physical.carrier_frequency_hz / 1e9:g} GHz"),
+        (
+            "wavelength",
+            f"{physical.wavelength_mm:.4f} mm at {physical.carrier_frequency_hz / 1e9:g} GHz",
+        ),
         (
             "rail",
             f"{physical.region_length:g} wavelengths, {physical.rail_mm:.4g} mm",
@@ -183,7 +185,7 @@ def _table(
         ("stroke", stroke),
         (
             "grid",
-            f"{config.grid_size} positions, {algorithm.grid_spacing * wavelength:.4g} mm apart",
+            f"{config.grid_size} positions, {physical.to_mm(algorithm.grid_spacing):.4g} mm apart",
         ),
         ("slots per traversal", f"{config.traversal_slots}"),
         (

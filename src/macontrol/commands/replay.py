@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,7 +30,7 @@ from macontrol.config import Config, differing_keys
 from macontrol.config.files.atomic_file import atomic_text
 from macontrol.config.model.errors import DataError
 from macontrol.controller.policies.theory import Verdict
-from macontrol.sim.research.episode import Episode, play
+from macontrol.sim.research.episode import Episode, outcome_of, play
 from macontrol.sim.research.oracle import oracle_value
 from macontrol.sim.world.rewardmap import RewardMap, load_map, map_config
 
@@ -69,7 +68,7 @@ def main(arguments: argparse.Namespace) -> int:
     world = load_map(arguments.map, config)
     episode = play(config, world, seed=config.run.seed, meter=True)
     optimum = float(oracle_value(world.reward, config)[0])
-    outcome = summarise(config, episode, optimum)
+    outcome = outcome_of(config, episode, optimum)
     outcome["differs_from_map"] = {key: list(values) for key, values in differences.items()}
     if arguments.csv:
         with atomic_text(arguments.csv) as file:
@@ -97,24 +96,6 @@ def _differences(config: Config, stored: Config) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def summarise(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
-    """The outcome of a replay: regret compared with the oracle, reward, movement, theory."""
-    run, slots = episode.trajectory, len(episode.reward)
-    net = episode.net_reward(config.reward.movement_cost)
-    return {
-        "policy": config.algorithm.policy,
-        "slots": slots,
-        "regret_per_slot": (optimum - net) / slots,
-        "reward_per_slot": float(episode.reward.mean()),
-        "net_reward_per_slot": net / slots,
-        "oracle_per_slot": optimum / slots,
-        "travel": run.travel,
-        "switches": int(run.switched.sum()),
-        "transit_share": float(run.transit.mean()),
-        "theory": {name: asdict(verdict) for name, verdict in episode.theory.items()},
-    }
-
-
 def write_slots(file: TextIO, episode: Episode) -> None:
     """One row per slot; positions in wavelengths, the reward as it was observed."""
     run = episode.trajectory
@@ -129,7 +110,7 @@ def write_slots(file: TextIO, episode: Episode) -> None:
 
 def _plot(path: Path, config: Config, world: RewardMap, episode: Episode) -> None:
     with plotting():
-        from macontrol.sim.research.plots.episode import draw_episode
+        from macontrol.sim.research.plots.rail import draw_episode
     draw_episode(path, config, world, episode)
 
 

@@ -17,8 +17,7 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.suggestion import shortened
-from macontrol.display.log_format import LOG_FORMATS
-from macontrol.run_options import RunOptions
+from macontrol.run_options import LOG_FORMATS, RunOptions
 
 _LONGEST_NAME = 60
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from macontrol.config import Config, Loaded, load_config, load_with_origins, preset_names
 from macontrol.config.model.errors import UsageError
-from macontrol.config.model.suggestion import pip_install, shortened
+from macontrol.config.model.registry import Registry, is_reference
+from macontrol.config.model.suggestion import did_you_mean, pip_install, shortened
 from macontrol.config.policies import POLICIES
 from macontrol.config.sections.run import LARGEST_HORIZON, LARGEST_SEED
 from macontrol.hal.registry import PROBES, STAGES
@@ -40,19 +42,22 @@ def add_config_arguments(
     )
     if policy:
         group.add_argument(
-            "--policy", choices=POLICIES.names(), help="the policy (default: the config's)"
+            "--policy",
+            type=named(POLICIES),
+            metavar=_choices(POLICIES),
+            help="the policy (default: the config's)",
         )
 
 
 def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True) -> None:
     """--stage, --port, --probe, --traffic and, where the stage moves, --yes."""
     bench = parser.add_argument_group("serial bench")
-    bench.add_argument("--stage", choices=STAGES.names(), help="default: the config's")
+    add_stage_argument(bench)
     bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
     bench.add_argument(
         "--probe",
         metavar="RADIO",
-        help=f"{', or '.join(probe.option for probe in PROBES.working())} (default: the config's)",
+        help=f"{_probe_forms()} (default: the config's)",
     )
     bench.add_argument(
         "--traffic",
@@ -64,6 +69,36 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
         bench.add_argument(
             "--yes", action="store_true", help="home the stage without asking: the rail is clear"
         )
+
+
+def add_stage_argument(parser: argparse._ActionsContainer) -> None:
+    """--stage, with the names of all drivers; none of them is imported."""
+    parser.add_argument(
+        "--stage", type=named(STAGES), metavar=_choices(STAGES), help="default: the config's"
+    )
+
+
+def _choices(registry: Registry[Any]) -> str:
+    return f"{{{','.join(registry.names())},MODULE:NAME}}"
+
+
+def named(registry: Registry[Any]) -> Callable[[str], str]:
+    """The type of an argument that names a driver or a policy."""
+
+    def name(text: str) -> str:
+        if text not in registry:
+            hint = did_you_mean(text, registry.names())
+            raise argparse.ArgumentTypeError(f"no choice {shortened(text)}; {hint}")
+        return text
+
+    return name
+
+
+def _probe_forms() -> str:
+    """What --probe takes. Plug-ins are listed by name, as their forms are known to them alone."""
+    built_in = PROBES.built_in_names()
+    others = [name for name in PROBES.names() if name not in built_in]
+    return ", or ".join([*(PROBES[name].option for name in built_in), *others, "MODULE:NAME"])
 
 
 def _refuse_bench_arguments(arguments: argparse.Namespace) -> None:
@@ -117,6 +152,9 @@ def lab_preset(stage: str | None = None) -> str:
 
 def parse_probe_option(text: str) -> dict[str, str]:
     """The settings that `--probe` stands for."""
+    built_in = PROBES.built_in_names()
+    if is_reference(text) or (text in PROBES and text not in built_in):
+        return {"probe.driver": text}
     for driver in PROBES.working():
         try:
             own = driver.parse(text)
@@ -125,8 +163,7 @@ def parse_probe_option(text: str) -> dict[str, str]:
         if own is not None:
             keys = {f"probe.{driver.name}.{key}": value for key, value in own.items()}
             return {"probe.driver": driver.name, **keys}
-    forms = ", or ".join(driver.option for driver in PROBES.working())
-    raise UsageError(f"--probe {shortened(text)}: no probe of this form", f"give {forms}")
+    raise UsageError(f"--probe {shortened(text)}: no probe of this form", f"give {_probe_forms()}")
 
 
 def bench_config_from(arguments: argparse.Namespace, *extra: str) -> Config:

@@ -164,16 +164,16 @@ def _walk(
 
 def _drawing() -> Draw:
     with plotting():
-        from macontrol.sim.research.plots.survey import draw_survey
+        from macontrol.sim.research.plots.rail import draw_survey
     return draw_survey
 
 
 def _table(path: Path, config: Config, survey: Survey) -> Table:
-    best, wavelength_mm = survey.best_position, config.physical.wavelength_mm
+    best, best_mm = survey.best_position, config.physical.to_mm(survey.best_position)
     reward, wanted = survey.reward, len(config.survey_positions)
     table = Table(title=f"survey in {path}", show_header=False)
     table.add_row("positions measured", f"{len(reward)} of {wanted}")
-    table.add_row("best position", f"{best:.3f} wavelengths, {best * wavelength_mm:.1f} mm")
+    table.add_row("best position", f"{best:.3f} wavelengths, {best_mm:.1f} mm")
     table.add_row("reward there", f"{reward.max():.3f}")
     table.add_row("on average", f"{reward.mean():.3f}, at worst {reward.min():.3f}")
     table.add_row("sigma_f", f"{survey.sigma_f2(config) ** 0.5:.3f}")

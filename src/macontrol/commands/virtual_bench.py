@@ -1,5 +1,8 @@
 """Emulate a bench: a stage on a pseudo-terminal and a radio on loopback.
 
+With --probe line, a detector on another pseudo-terminal takes the place of the radio; with --probe
+scpi, an instrument on loopback.
+
 Both belong to one simulated world: the radio receives the channel at the true position of the
 emulated carriage, with the noise of `--backend sim` with the same seed. `macontrol --backend
 serial` uses it like a real bench.
@@ -11,7 +14,7 @@ manager: then a run gets the world of `--backend sim`, slot by slot.
 When a controller starts, the transmitter is off until the noise floor is measured.
 
 Lines on standard input cause faults: unplug, plug, reset, alarm, hang, garbage, lose MM, slow S,
-stick, release of the stage (not every stage has all); stall S, drop, clip S of the radio; mute,
+stick, release of the stage (not every stage has all); stall S, drop, clip S of the probe; mute,
 unmute, detune HZ of the transmitter. Two more commands are drift and quit. A file given with
 --faults schedules them as lines "SECONDS COMMAND", as in "30 unplug".
 """
@@ -32,22 +35,25 @@ from typing import Any
 
 from macontrol.commands.shared_arguments import (
     add_config_arguments,
+    add_stage_argument,
     choose_lab_preset,
     config_from,
     config_words,
     lab_preset,
+    named,
     positive_number,
     seed_number,
 )
+from macontrol.config import load_config
 from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
 from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import DataError, HardwareError, InputOutputError, UsageError
 from macontrol.config.model.suggestion import shortened
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal.registry import PROBES, STAGES, ProbeDriver
+from macontrol.hal.registry import PROBES, ProbeDriver
 from macontrol.hal.serial.framing import LineBuffer
-from macontrol.sim.bench.virtual import FAULTS, VirtualBench, parse_command
+from macontrol.sim.bench.virtual import FAULTS, VirtualBench, emulated_driver, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 _POLL_INTERVAL_S = 0.1
@@ -55,14 +61,20 @@ _STILL_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stage", choices=STAGES.names(), help="default: the config's")
+    add_stage_argument(parser)
     parser.add_argument("--link", type=Path, metavar="PATH", help="a name for the stage's port")
-    radio = _radio_driver()
+    parser.add_argument(
+        "--probe",
+        type=named(PROBES),
+        metavar="NAME",
+        help="the probe: rtl_tcp, line, scpi (default: the config's)",
+    )
+    parser.add_argument("--probe-link", type=Path, metavar="PATH", help="a name for its port")
+    radio = PROBES[load_config().probe.driver]
     parser.add_argument(
         "--radio",
         _radio_option(radio),
         dest="radio",
-        default=f"127.0.0.1:{radio.server_port}",
         metavar="HOST:PORT",
         help=f"address of the radio (127.0.0.1:{radio.server_port}); port 0: any free port",
     )
@@ -83,16 +95,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     choose_lab_preset(arguments)
     chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
+    chosen["probe.driver"] = arguments.probe
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
     if arguments.stage not in (None, config.stage.driver):
         raise UsageError(
             f"--stage {arguments.stage}: the config has stage.driver = {config.stage.driver!r}",
             f"remove --stage, or start from --preset {lab_preset(arguments.stage)}",
         )
+    driver = PROBES[emulated_driver(config)]
+    _refuse_other_options(arguments, driver)
     try:
-        host, port = _listening_address(arguments.radio)
+        address = arguments.radio or f"127.0.0.1:{driver.server_port}"
+        host, port = _listening_address(address) if driver.server_port else ("", 0)
     except ValueError as error:
-        raise UsageError(f"{_radio_option(_radio_driver())} {error}") from None
+        raise UsageError(f"{_radio_option(driver)} {error}") from None
     schedule = _read_schedule(arguments.faults) if arguments.faults else []
     if arguments.notify is None:
         schedule.append((arguments.still or _STILL_S, "drift"))
@@ -101,10 +117,17 @@ def main(arguments: argparse.Namespace) -> int:
     clock, signals = WallClock(), StopSignals()
     try:
         with ExitStack() as closing:
-            _reserve(arguments.link, closing)
+            _reserve("--link", arguments.link, closing)
+            _reserve("--probe-link", arguments.probe_link, closing)
             try:
                 bench = VirtualBench(
-                    config, clock, seed=config.run.seed, link=arguments.link, host=host, port=port
+                    config,
+                    clock,
+                    seed=config.run.seed,
+                    link=arguments.link,
+                    host=host,
+                    port=port,
+                    probe_link=arguments.probe_link and arguments.probe_link.absolute(),
                 )
             except OSError as error:
                 is_used = error.errno == EADDRINUSE
@@ -113,26 +136,39 @@ def main(arguments: argparse.Namespace) -> int:
                     "--radio 127.0.0.1:0 chooses a free port" if is_used else "",
                 ) from error
             # A controller begins slot 1 one slot after it reports that it is ready.
-            _serve(bench, clock, schedule, signals, arguments, config.physical.slot_duration_s)
+            lead_s = config.physical.slot_duration_s
+            _serve(bench, driver, clock, schedule, signals, arguments, lead_s)
     except ForcedStop:
         return 128 + signals.first
     return 0
 
 
-def _reserve(link: Path | None, closing: ExitStack) -> None:
+def _refuse_other_options(arguments: argparse.Namespace, driver: ProbeDriver) -> None:
+    """Refuse a probe without an emulator, and what has no effect on the one that is emulated."""
+    if arguments.probe not in (None, driver.name) and PROBES[arguments.probe] is not driver:
+        names = " or ".join(each.name for each in PROBES.working() if each.emulator)
+        raise UsageError(f"--probe {arguments.probe}: has no emulator", f"give {names}")
+    if arguments.radio is not None and not driver.server_port:
+        raise UsageError("--radio: the probe is not a server", "give --probe-link, or remove it")
+    if arguments.probe_link is not None and driver.server_port:
+        raise UsageError("--probe-link: the probe has no port", "give --radio, or remove it")
+
+
+def _reserve(option: str, link: Path | None, closing: ExitStack) -> None:
     """Reserve the link's name until `closing` ends: another virtual bench would take it."""
     if link is None:
         return
     if not link.absolute().parent.is_dir():
-        raise InputOutputError(f"--link {link}: there is no folder {link.absolute().parent}")
+        raise InputOutputError(f"{option} {link}: there is no folder {link.absolute().parent}")
     try:
         closing.enter_context(InstanceLock(f"virtual bench {link.absolute()}"))
     except HardwareError as error:
-        raise InputOutputError(f"--link {link}: {error.detail}", "choose another name") from None
+        raise InputOutputError(f"{option} {link}: {error.detail}", "choose another name") from None
 
 
 def _serve(
     bench: VirtualBench,
+    driver: ProbeDriver,
     clock: WallClock,
     schedule: list[tuple[float, str]],
     signals: StopSignals,
@@ -145,14 +181,10 @@ def _serve(
         if arguments.notify is not None:
             socket_words = f"NOTIFY_SOCKET={shlex.quote(str(arguments.notify.absolute()))} "
         words = ["macontrol", "--backend", "serial", *config_words(arguments), "--yes"]
-        words += [
-            "--port",
-            bench.stage.port,
-            "--probe",
-            _radio_driver().option_at(bench.radio.address),
-        ]
+        address = bench.probe.address
+        words += ["--port", bench.stage.port, "--probe", driver.option_at(address)]
         print(
-            f"stage on {bench.stage.port}, radio on {bench.radio.address}; try\n"
+            f"stage on {bench.stage.port}, {driver.noun} on {address}; try\n"
             f"  {socket_words}{shlex.join(words)}",
             flush=True,
         )
@@ -211,11 +243,6 @@ def _execute(
                 print(f"{clock.now() - start:8.1f} s  {command}", flush=True)
             except ValueError as error:
                 print(f"{command}: {error}", flush=True)
-
-
-def _radio_driver() -> ProbeDriver:
-    """The driver whose radio is emulated: the first that has an emulator."""
-    return next(driver for driver in PROBES.working() if driver.emulator)
 
 
 def _radio_option(driver: ProbeDriver) -> str:
