@@ -1,0 +1,89 @@
+"""The examples install with pip beside macontrol and run; a broken plug-in is one clear message."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ("policy", "probe")
+for tool in ("pip", "setuptools"):
+    # Found, not imported: setuptools fails to import once another test has loaded distutils.
+    if importlib.util.find_spec(tool) is None:
+        pytest.skip(f"{tool} installs the examples, and is missing", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the examples, and an environment with macontrol and all of them installed."""
+    lab = tmp_path_factory.mktemp("lab")
+    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(ROOT / "examples", lab, ignore=ignored, dirs_exist_ok=True)
+    environment = lab / "environment"
+    venv.create(environment, with_pip=False)
+    # Everything that these tests have, macontrol of this checkout first.
+    folders = [str(ROOT / "src"), *(path for path in sys.path if path.endswith("-packages"))]
+    (site_packages,) = environment.glob("lib/python*/site-packages")
+    lines = [folders[0], *(f"import site; site.addsitedir({path!r})" for path in folders[1:])]
+    (site_packages / "these-tests.pth").write_text("\n".join(lines), "utf-8")
+    pip = ["-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-index"]
+    pip += ["--no-deps", "--no-build-isolation", "--no-cache-dir"]
+    python(lab, *pip, *(f"./{name}" for name in EXAMPLES))
+    return lab
+
+
+def python(lab: Path, *words: str, code: int = 0, cwd: Path | None = None) -> str:
+    """Run the Python of the environment; return what it prints on standard output."""
+    done = run(lab, *words, cwd=cwd)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def run(lab: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(lab / "environment/bin/python"), *words],
+        cwd=cwd or lab,
+        # pip and pytest take options from the environment, also those of these tests.
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def macontrol(lab: Path, *words: str, code: int = 0) -> str:
+    return python(lab, "-P", "-m", "macontrol", *words, code=code)
+
+
+def test_they_are_listed_with_their_settings(lab: Path) -> None:
+    found = {each["name"]: each for each in json.loads(macontrol(lab, "plugins", "--json"))}
+    for name, kind, settings in (
+        ("best-seen", "policy", {"memory", "curiosity"}),
+        ("throughput", "probe", {"command", "interval_s", "bandwidth_hz", "silence_s"}),
+    ):
+        assert (found[name]["kind"], found[name]["state"]) == (kind, "ok")
+        assert set(found[name]["settings"]) == settings
+    assert [each["name"] for each in found.values() if each["state"] == "broken"] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_its_own_tests_pass(lab: Path, example: str) -> None:
+    done = run(lab, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=lab / example)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_policy_runs_on_the_simulated_bench(lab: Path) -> None:
+    words = ["--backend", "sim", "--fast", "--slots", "400", "--log", "json"]
+    words += ["--policy", "best-seen", "--set", "algorithm.best-seen.curiosity=0.2"]
+    summary = json.loads(macontrol(lab, *words).splitlines()[-1])
+    assert summary["slots"] == 400
+    assert summary["switches"] > 10
