@@ -6,11 +6,19 @@ VENV ?= .venv
 # tests of a file share servers, and in order: those that need real time run before the others.
 PYTEST_ARGS ?= -n 6 --dist loadfile --no-loadscope-reorder
 
-EXTRAS := plot,bench,dask,dev
+comma := ,
+EXTRAS := plot,bench,dask,notebook,docs,dev
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What a run needs, and what `make test` needs, with the hashes of all files.
 LOCK := requirements.lock
-LOCK_VENV := $(VENV)-lock
+DEV_LOCK := requirements-dev.lock
+UV_VENV := $(VENV)-uv
+UV := $(UV_VENV)/bin/uv
+# No index in the files, and one lock for all platforms and versions of Python.
+COMPILE := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+  --no-annotate --no-emit-index-url --no-emit-package macontrol --upgrade pyproject.toml
+LOWEST := $(VENV)-lowest
 APT_LIST := tests/apt-packages.txt
 
 # Where `make install` puts things. DESTDIR goes before every path, for packages and images.
@@ -25,7 +33,7 @@ UNITS := macontrol.service macontrol@.service
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-as-root test-random fault-tests docs lock apt install install-program install-service uninstall clean
+.PHONY: help demo test test-as-root test-lowest test-random fault-tests docs site lock apt install install-program install-service uninstall clean
 
 help: ## list the targets
 	@echo "Targets (variables: PYTHON=$(PYTHON) VENV=$(VENV) PYTEST_ARGS=$(PYTEST_ARGS)):"
@@ -59,15 +67,18 @@ fault-tests: ## write docs/fault-tests.md from the fault marks on the tests
 docs: fault-tests $(VENV)/.stamp-dev ## write the generated pages of docs/
 	$(BIN)/python tests/support/run_file_page.py
 
+site: $(VENV)/.stamp-dev ## build the documentation site into site/, with warnings as errors
+	$(BIN)/python docs/site/build.py site
+
 $(VENV)/.stamp-run: pyproject.toml $(LOCK) bootstrap.py
 	$(create_venv)
 	@$(PYTHON) bootstrap.py $(VENV)
 	@touch $@
 
 # setuptools comes from the lock too, hence no build isolation: it would fetch the newest.
-$(VENV)/.stamp-dev: pyproject.toml $(LOCK) | $(VENV)/.stamp-venv
-	$(PIP) install -q -c $(LOCK) setuptools
-	$(PIP) install -q -c $(LOCK) --no-build-isolation -e '.[$(EXTRAS)]'
+$(VENV)/.stamp-dev: pyproject.toml $(DEV_LOCK) | $(VENV)/.stamp-venv
+	$(PIP) install -q --require-hashes --no-deps -r $(DEV_LOCK)
+	$(PIP) install -q --no-deps --no-build-isolation -e .
 	@rm -f $(VENV)/lib/python3*/site-packages/macontrol-checkout.pth  # of the demo
 	@touch $(VENV)/.stamp-run $@
 
@@ -84,18 +95,29 @@ $(VENV)/.stamp-venv:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-lock: ## renew requirements.lock from a fresh install of all extras
+$(UV):
 	$(create_venv)
-	rm -rf $(LOCK_VENV)
-	$(PYTHON) -m venv $(LOCK_VENV)
-	$(LOCK_VENV)/bin/python -m pip install -q --upgrade setuptools
-	$(LOCK_VENV)/bin/python -m pip install -q --no-build-isolation -e '.[$(EXTRAS)]'
-	@{ echo "# Exact versions of everything \`make test\` installs, as a pip constraints file."; \
-	   echo "# Do not edit: renew it with \`make lock\`."; \
-	   $(LOCK_VENV)/bin/python -m pip freeze --all --exclude pip --exclude-editable \
-	     | grep -E '^[A-Za-z0-9._-]+=='; } > $(LOCK).new
-	@mv $(LOCK).new $(LOCK)
-	rm -rf $(LOCK_VENV)
+	$(PYTHON) -m venv $(UV_VENV)
+	$(UV_VENV)/bin/python -m pip --disable-pip-version-check install -q 'uv>=0.13,<0.14'
+
+lock: $(UV) ## renew requirements.lock and requirements-dev.lock
+	echo 'setuptools>=77' > $(UV_VENV)/build.in
+	$(COMPILE) $(UV_VENV)/build.in $(foreach e,$(subst $(comma), ,$(EXTRAS)),--extra $(e)) \
+	  -o $(UV_VENV)/dev.lock
+	$(COMPILE) $(UV_VENV)/build.in -c $(UV_VENV)/dev.lock -o $(UV_VENV)/run.lock
+	@{ echo "# Exact versions and hashes of what a run needs, and of the build tool."; \
+	   echo "# Do not edit: renew it with \`make lock\`."; cat $(UV_VENV)/run.lock; } > $(LOCK)
+	@{ echo "# Exact versions and hashes of everything \`make test\` installs."; \
+	   echo "# Do not edit: renew it with \`make lock\`."; cat $(UV_VENV)/dev.lock; } > $(DEV_LOCK)
+
+# The tools of the extra `dev` (linters, type checker) are used in the locked version only.
+test-lowest: $(UV) ## run unit and property tests with the lowest versions that pyproject.toml allows
+	$(UV) venv -q --clear -p '$(PYTHON)' $(LOWEST)
+	$(UV) pip install -q -p $(LOWEST)/bin/python --resolution lowest-direct setuptools
+	$(UV) pip install -q -p $(LOWEST)/bin/python --resolution lowest-direct \
+	  -e '.[plot,bench,dask,test]'
+	$(UV) pip list -q -p $(LOWEST)/bin/python
+	$(LOWEST)/bin/python -m pytest $(PYTEST_ARGS) tests/unit tests/property
 
 # Best effort: tests that need a missing package skip and say so.
 apt: ## install the Debian packages the tests use (as root; else says which are missing)
@@ -139,13 +161,13 @@ install-program:
 	  || rm -rf '$(DESTDIR)$(PREFIX)'
 	@echo "Installing into $(DESTDIR)$(PREFIX); this takes about half a minute."
 	$(PYTHON) -m venv '$(DESTDIR)$(PREFIX)'
-	$(INSTALL_PIP) install -q -c $(LOCK) setuptools
+	$(INSTALL_PIP) install -q --require-hashes --no-deps -r $(LOCK)
 	@# From a copy, so that the checkout gets no files of another user; and each time, as the
 	@# version alone does not show whether something has changed.
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT \
 	  && cp -RL pyproject.toml LICENSE $(wildcard README.md) src "$$copy" \
 	  && $(INSTALL_PIP) uninstall -q -y macontrol 2>/dev/null \
-	  && $(INSTALL_PIP) install -q -c $(LOCK) --no-build-isolation "$$copy"
+	  && $(INSTALL_PIP) install -q --no-deps --no-build-isolation "$$copy"
 	@# The command must name the interpreter where it will be, not where it was put together.
 	sed -i '1s|^#!.*|#!$(PREFIX)/bin/python|' '$(DESTDIR)$(PREFIX)/bin/macontrol'
 	install -d '$(DESTDIR)$(BINDIR)'
@@ -184,6 +206,6 @@ uninstall: ## remove what `make install` put there; settings and recorded runs s
 	@echo "Left as they are: $(CONFDIR) and /var/lib/macontrol"
 
 clean: ## remove the virtual environment, build products and caches
-	rm -rf $(VENV) $(LOCK_VENV) build dist src/*.egg-info
+	rm -rf $(VENV) $(UV_VENV) $(LOWEST) build dist site src/*.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find config controller hal sim src tests -name __pycache__ -type d -prune -exec rm -rf {} +

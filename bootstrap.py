@@ -11,16 +11,18 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import threading
 import time
-import tomllib
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 LOCK = ROOT / "requirements.lock"
-# The largest packages by far, which need no others: one pip unpacks them, another does the rest.
+# The largest packages by far: one pip unpacks them, another does the rest.
 LARGE = ("scipy", "numpy")
+# What only builds a package, which this does not.
+BUILD = ("setuptools",)
 _BEGUN_S = time.monotonic()
 # What pip says on its way, and how much of it is worth a line.
 _FETCHING = re.compile(r"\s*(Downloading|Using cached) (?:\S*/)?([^\s-]+)-\S+ (\(.+\))")
@@ -39,10 +41,11 @@ def main(folder: Path) -> int:
         subprocess.run([python, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL)
     # Run from its wheel, as ensurepip would first unpack and compile it.
     pip = [str(python), "-m", "pip"] if wheel is None else [str(python), f"{wheel}/pip"]
-    others = [name for name in dependencies() if name not in LARGE]
-    if wheel is not None and not has_pip:
-        others.append(str(wheel))
-    code = install(pip, [["--no-deps", *LARGE], others])
+    with tempfile.TemporaryDirectory() as place:
+        groups = [["-r", str(file)] for file in split_lock(Path(place))]
+        code = install(pip, groups)
+    if code == 0 and wheel is not None and not has_pip:
+        code = install(pip, [[str(wheel)]], "--no-index")
     if code == 0:
         link_source(python)
         say("ready")
@@ -55,11 +58,16 @@ def say(text: str) -> None:
     print(f"[{time.monotonic() - _BEGUN_S:4.1f} s] {text}\n", end="", flush=True)
 
 
-def dependencies() -> list[str]:
-    """What a run needs, as pyproject.toml says."""
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        found: list[str] = tomllib.load(file)["project"]["dependencies"]
-    return found
+def split_lock(folder: Path) -> list[Path]:
+    """Write the lock as two files, the large packages and the others, without the build tool."""
+    texts = {"large": "", "others": ""}
+    for entry in re.findall(r"^[^\s#].*(?:\n +.*)*\n", LOCK.read_text("utf-8"), re.MULTILINE):
+        name = re.split(r"[=\s;]", entry, maxsplit=1)[0]
+        if name not in BUILD:
+            texts["large" if name in LARGE else "others"] += entry
+    for group, text in texts.items():
+        (folder / group).write_text(text, encoding="utf-8")
+    return [folder / group for group in texts]
 
 
 def pip_wheel() -> Path | None:
@@ -72,10 +80,10 @@ def pip_wheel() -> Path | None:
     return wheels[0] if wheels else None
 
 
-def install(pip: list[str], groups: list[list[str]]) -> int:
+def install(pip: list[str], groups: list[list[str]], check: str = "--require-hashes") -> int:
     """Install each group with a pip of its own, all at once; the first failure's exit code."""
     command = [*pip, "install", "--no-compile", "--no-warn-script-location", "--no-input"]
-    command += ["--disable-pip-version-check", "--progress-bar", "off", "-c", str(LOCK)]
+    command += ["--disable-pip-version-check", "--progress-bar", "off", "--no-deps", check]
     running = [
         subprocess.Popen([*command, *group], stdout=subprocess.PIPE, text=True) for group in groups
     ]
