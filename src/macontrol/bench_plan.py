@@ -78,9 +78,8 @@ def check_plan(config: Config, stage: StageDescription) -> SlotPlan:
 
 def _refuse_long_rail(config: Config, stage: StageDescription) -> None:
     physical, spacing = config.physical, config.algorithm.grid_spacing
-    wavelength_mm = physical.wavelength_mm
     if config.rail_mm > stage.travel_mm + 1e-6:
-        steps = floor(stage.travel_mm / wavelength_mm / spacing + 1e-9)
+        steps = floor(physical.to_wavelengths(stage.travel_mm) / spacing + 1e-9)
         fix = f"set physical.region_length to {close_to(steps * spacing)} or less"
         raise ConfigError(
             f"physical.region_length: {physical.region_length:g} wavelengths are "
@@ -99,14 +98,14 @@ def _refuse_long_rail(config: Config, stage: StageDescription) -> None:
 
 def _refuse_coarse_steps(config: Config, stage: StageDescription) -> None:
     """Refuse steps longer than a stroke: the antenna would never move, without any error."""
-    physical, wavelength_mm = config.physical, config.physical.wavelength_mm
-    stroke_mm = physical.stroke_mm
-    spacing_mm = config.algorithm.grid_spacing * wavelength_mm
+    physical, stroke_mm = config.physical, config.physical.stroke_mm
+    spacing_mm = physical.to_mm(config.algorithm.grid_spacing)
     begin = f"the stage moves by whole steps of {stage.step_mm:.4g} mm (is its resolution right?), "
     if stage.step_mm > stroke_mm * (1 + 1e-9):
         fix = "lengthen physical.actuation_time_s, or use a stage with finer steps"
-        if physical.actuator_reach * wavelength_mm > stage.step_mm:
-            fix = f"set physical.stroke to at least {at_least(stage.step_mm / wavelength_mm)}"
+        if physical.to_mm(physical.actuator_reach) > stage.step_mm:
+            least = at_least(physical.to_wavelengths(stage.step_mm))
+            fix = f"set physical.stroke to at least {least}"
         raise ConfigError(
             f"physical.stroke: {begin}and a stroke is {stroke_mm:.4g} mm, so nothing would ever "
             "move",
@@ -130,15 +129,14 @@ def _too_short(config: Config, stage: StageDescription, plan: SlotPlan) -> SlotT
 
     The suggested T_a keeps the stroke, and the suggested T_s the time to measure.
     """
-    physical, wavelength_mm = config.physical, config.physical.wavelength_mm
-    stroke_mm = physical.stroke_mm
+    physical, stroke_mm = config.physical, config.physical.stroke_mm
     target = physical.rho_max if physical.stroke == "auto" else physical.stroke
     overhead_s = plan.overhead_s + _SPARE_S
-    actuation_s = at_least(overhead_s + stage.motion.time_s(target * wavelength_mm), 3)
+    actuation_s = at_least(overhead_s + stage.motion.time_s(physical.to_mm(target)), 3)
     fix = f"set {_with_slot(config, actuation_s)}"
     if physical.stroke == "auto":  # or it grows with T_a
         fix += f" and physical.stroke to at most {at_most(physical.rho_max)}"
-    covered = stage.motion.reach(physical.actuation_time_s - overhead_s) / wavelength_mm
+    covered = physical.to_wavelengths(stage.motion.reach(physical.actuation_time_s - overhead_s))
     if covered >= config.algorithm.grid_spacing * 1.01:
         fix += f", or physical.stroke to at most {at_most(covered, 3)}"
     return SlotTooShortError(

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from queue import SimpleQueue
 from types import FrameType
 
-from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.errors import PROBE_CODE, ProbeError
 
 
 class FloorRequest:
@@ -46,7 +46,8 @@ class FloorRequest:
                 self._report("ignored: this probe has no noise floor to measure", None)
                 continue
             try:
-                floor_dbfs = self._measure()
+                with PROBE_CODE:
+                    floor_dbfs = self._measure()
             except ProbeError as error:
                 self._report(f"{error}; keeping the previous noise floor", None)
             else:

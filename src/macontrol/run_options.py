@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-from macontrol.display.log_format import LogFormat
+LogFormat: TypeAlias = Literal["auto", "text", "json"]
+LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,22 @@ from typing import TypeVar
 
 from macontrol.bench_plan import check_stage
 from macontrol.config import Config
-from macontrol.config.model.errors import ConfigError, ProbeError, StageError
+from macontrol.config.checks.measuring import too_slow
+from macontrol.config.model.errors import (
+    PROBE_CODE,
+    STAGE_CODE,
+    ConfigError,
+    ProbeError,
+    RaisedAs,
+    StageError,
+)
 from macontrol.controller.host.serial_ports import port_identity
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
 from macontrol.hal import Clock, Probe
-from macontrol.hal.capabilities import HasNoiseFloor, Openable
+from macontrol.hal.capabilities import HasNoiseFloor, Openable, TakesTime
 from macontrol.hal.noise_floor import NoiseFloor, implausible_rise, known_floor
 from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.registry import PROBES, STAGES
@@ -84,8 +92,7 @@ class SerialBench:
         self._stage = STAGES[config.stage.driver].make(
             config.stage, clock, confirm_homing=confirm, log=log
         )
-        share = config.physical.transmission_share
-        self._probe: Probe = PROBES[config.probe.driver].make(config.probe, clock, share)
+        self._probe: Probe = PROBES[config.probe.driver].make(config.probe, clock)
 
     @property
     def stage(self) -> SerialStage:
@@ -107,28 +114,33 @@ class SerialBench:
     def open(self, closing: ExitStack) -> None:
         """Open both, and home the stage; both are closed when `closing` ends."""
         now = self._clock.now
-        closing.callback(self._probe.close)  # closed after the stage: a radio may take long
-        closing.callback(self._stage.close)
-        self._stage.connect(now() + _CONNECT_S, self._stop.keep_on)
-        port = port_identity(self._config.stage.port_path)
-        self._identity = {**self._stage.identity_parts, "port": port}
-        description = self._stage.description
-        self._report(
-            f"{self._config.stage.driver} stage on {description.name}: "
-            f"{description.travel_mm:.1f} mm, "
-            f"{description.speed_mm_per_s:g} mm/s, "
-            f"{description.latency_s * 1e3:.1f} ms of overhead per move"
-        )
-        self._check_stage()
+        # The probe is closed after the stage: a radio may take long.
+        closing.callback(_close, PROBE_CODE, self._probe)
+        closing.callback(_close, STAGE_CODE, self._stage)
+        with STAGE_CODE:
+            self._stage.connect(now() + _CONNECT_S, self._stop.keep_on)
+            port = port_identity(self._config.stage.port_path)
+            self._identity = {**self._stage.identity_parts, "port": port}
+            description = self._stage.description
+            self._report(
+                f"{self._config.stage.driver} stage on {description.name}: "
+                f"{description.travel_mm:.1f} mm, "
+                f"{description.speed_mm_per_s:g} mm/s, "
+                f"{description.latency_s * 1e3:.1f} ms of overhead per move"
+            )
+            self._check_stage()
         if isinstance(self._probe, Openable):
             self._unless_stopped(self._probe.open)
+        with PROBE_CODE:
+            self._check_probe()
         is_measured = self._config.probe.noise_floor == "measure"
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             floor = self._plausible(self._probe, self._measure_floor(self._probe))
-            self._report(f"{self._probe_name}: noise floor {floor.dbfs:.1f} dBFS")
+            self._report(f"{self._probe_name}: noise floor {floor}")
         if self._config.stage.homing == "allow":  # otherwise it depends on a person's answer
             self._report(_HOMING)
-        self._stage.home(now() + _HOME_S, self._stop.keep_on)
+        with STAGE_CODE:
+            self._stage.home(now() + _HOME_S, self._stop.keep_on)
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             self._await_signal()
         if self._stop.is_set:
@@ -153,6 +165,17 @@ class SerialBench:
             self._clock.sleep_until(now() + _BUSY_PAUSE_S)
             self._stage.time_again(now() + _CONNECT_S, self._stop.keep_on)
 
+    def _check_probe(self) -> None:
+        """Refuse a probe whose measurement takes longer than a slot has for it."""
+        if not isinstance(self._probe, TakesTime):
+            return
+        self._report(
+            f"{self._probe_name}: {self._probe.identification}, "
+            f"{self._probe.measuring_time_s * 1e3:.3g} ms per measurement"
+        )
+        if problem := too_slow(self._config, self._probe.measuring_time_s):
+            raise ProbeError(f"{self._probe_name}: {problem.detail}", problem.fix)
+
     def _measure_floor(self, probe: HasNoiseFloor) -> NoiseFloor:
         """The noise floor; after lost samples, try again."""
         left = _FLOOR_ATTEMPTS
@@ -172,11 +195,11 @@ class SerialBench:
         """
         if self._earlier_floor_dbfs is None:
             return found
-        earlier = known_floor(self._earlier_floor_dbfs)
+        earlier = known_floor(self._earlier_floor_dbfs, found.unit)
         if implausible_rise(found, earlier, self._config.probe.floor_drift_db) is None:
             return found
         self._report(
-            f"{self._probe_name}: {found.dbfs:.1f} dBFS with the transmitter on; "
+            f"{self._probe_name}: {found} with the transmitter on; "
             "using the floor of the run to continue"
         )
         probe.use_noise_floor(earlier)
@@ -188,7 +211,8 @@ class SerialBench:
 
         def run() -> None:
             try:
-                done.set_result(work())
+                with PROBE_CODE:
+                    done.set_result(work())
             except BaseException as error:
                 done.set_exception(error)
 
@@ -213,12 +237,14 @@ class SerialBench:
                 seen = measure_once(
                     self._probe, self._clock, _BEFORE_ALL_SLOTS, interval, self._stop
                 )
+                with PROBE_CODE:
+                    is_there = seen is not None and seen.valid and seen.above_floor >= 1
             except ProbeError as fault:
                 patience.failed(0, EventKind.PROBE_FAULT, fault)
                 self._clock.sleep_until(self._clock.now() + _FAILING_PAUSE_S)
                 continue
             patience.recovered(0)
-            if seen is not None and seen.valid and seen.above_floor >= 1:
+            if is_there:
                 return
             if not asked:
                 asked = True
@@ -236,6 +262,11 @@ class SerialBench:
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
         """A real rail is unknown before its survey."""
         return
+
+
+def _close(code: RaisedAs, device: SerialStage | Probe) -> None:
+    with code:
+        device.close()
 
 
 def require_consent(config: Config, *, yes: bool, at_terminal: bool) -> None:

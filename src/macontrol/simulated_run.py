@@ -17,7 +17,7 @@ from macontrol.recorders import PositionKeeper
 from macontrol.run_options import RunOptions
 from macontrol.sim.bench.faults import FaultPlan, FaultyBackend
 from macontrol.sim.bench.simulated import SimulatedBench
-from macontrol.sim.research.regret import MAX_REGRET_SLOTS, regret_of_run
+from macontrol.sim.research.oracle import MAX_REGRET_SLOTS, regret_of_run
 
 # The oracle of this many slots takes a tenth of a second.
 _REGRET_AFTER_SIGNAL = 2000
@@ -47,7 +47,7 @@ class SimulatedRun:
             clock,
             seed=config.run.seed,
             slot=resume.last_slot if resume else 0,
-            position_mm=resume.next_position * config.physical.wavelength_mm if resume else None,
+            position_mm=config.physical.to_mm(resume.next_position) if resume else None,
             name=self._options.name,
         )
         closing.callback(bench.probe.close)

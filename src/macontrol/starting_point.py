@@ -124,9 +124,9 @@ class StartingPoint:
 
         None if the run is stopped meanwhile.
         """
-        config, wavelength_mm = self._config, self._config.physical.wavelength_mm
+        config = self._config
         positions = np.array(config.survey_positions)
-        rewards = bench.prior_survey([float(x) * wavelength_mm for x in positions])
+        rewards = bench.prior_survey([config.physical.to_mm(float(x)) for x in positions])
         if rewards is not None:
             return Survey(positions, np.asarray(rewards))
         kept = kept_survey_path(config.stage.port_path)

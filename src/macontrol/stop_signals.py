@@ -19,8 +19,8 @@ _DEBOUNCE_S = 0.05
 """Debounce: `timeout` signals the process and its group."""
 
 
-class ForcedStop(BaseException):
-    """A second signal: end without waiting for the slot. Like KeyboardInterrupt, not an error."""
+class ForcedStop(KeyboardInterrupt):
+    """A second signal: end without waiting for the slot. This is not an error."""
 
 
 class StopSignals:

@@ -47,7 +47,7 @@ def a_run(tally: Tally | None = None, *, posterior: bool = True, activity: str =
     return RunFacts(
         title="moveucb on sim",
         length=6.0,
-        wavelength_mm=10.0,
+        to_mm=lambda length: 10.0 * length,
         slot_s=0.005,
         g_max=4.0,
         transmission_share=0.8,

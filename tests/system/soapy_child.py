@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from math import nan
 from typing import Any
 
 from macontrol.config.model.errors import ProbeError
@@ -37,6 +38,10 @@ def measure(probe: SdrProbe, clock: WallClock, slots: int) -> list[Measurement]:
     return found
 
 
+def reward(measurement: Measurement) -> float:
+    return nan if measurement.value is None else measurement.value.reward(1.0)[0]
+
+
 def main() -> None:
     settings = probe_settings(
         driver="soapy",
@@ -49,7 +54,7 @@ def main() -> None:
         silence_s=8.0,
     )
     clock = WallClock()
-    probe = SdrProbe(settings, SoapyStream(settings, clock), clock, transmission_share=1.0)
+    probe = SdrProbe(settings, SoapyStream(settings, clock), clock)
     answer: Any
     for line in sys.stdin:
         command, _, value = line.strip().partition(" ")
@@ -61,7 +66,9 @@ def main() -> None:
                 answer = {"dbfs": probe.measure_noise_floor(float(value)).dbfs}
             elif command == "measure":
                 found = measure(probe, clock, int(value))
-                answer = {"rewards": [asdict(m) for m in found]}
+                answer = {
+                    "rewards": [{**asdict(m), "valid": m.valid, "reward": reward(m)} for m in found]
+                }
                 answer["lateness_s"] = probe.health().lateness_s
             elif command == "delay-reader":
                 with delayed_reader(float(value), clock) as delayed:

@@ -95,7 +95,9 @@ def test_its_settings_and_its_preset_are_found(site: Path) -> None:
 
 
 def test_it_is_a_choice_of_the_command_line(site: Path) -> None:
-    assert "--stage {grbl,broken,zaber}" in python(site, "-m", "macontrol", "check", "--help")
+    assert "--stage {grbl,broken,zaber,MODULE:NAME}" in python(
+        site, "-m", "macontrol", "check", "--help"
+    )
 
 
 def test_the_config_is_checked_with_it(site: Path) -> None:

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from macontrol.config.model.errors import StageError, StageLostError, StopRequestedError
+from macontrol.config.model.errors import (
+    LineError,
+    LineLostError,
+    NotHomedError,
+    StageError,
+    StageLostError,
+    StopRequestedError,
+)
 from macontrol.config.sections.stage import StageSettings
 from macontrol.controller.runtime.guard import Guard
 from macontrol.hal.registry import STAGES
@@ -55,7 +62,7 @@ def test_answers_can_be_timed_again_before_homing(rig: AnyRig) -> None:
     before = rig.stage.answer_times
     rig.stage.time_again(soon())
     assert rig.stage.answer_times.samples != before.samples
-    with pytest.raises(StageError, match="not homed"):
+    with pytest.raises(NotHomedError):
         rig.stage.move_to(20.0, soon())
     rig.stage.home(soon())
     rig.assert_works()
@@ -64,7 +71,7 @@ def test_answers_can_be_timed_again_before_homing(rig: AnyRig) -> None:
 @pytest.mark.fault("stage-unplugged")
 def test_a_stage_unplugged_in_motion_is_lost_and_homed_after_it_returns(rig: AnyRig) -> None:
     rig.during_next_motion(rig.board.unplug)
-    with pytest.raises(StageLostError, match="gone"):
+    with pytest.raises(LineLostError):
         rig.stage.move_to(50.0, soon())
     rig.assert_refuses_to_move()
     rig.after(0.5, rig.board.plug_in)
@@ -90,7 +97,7 @@ def test_a_stage_is_found_by_its_link_under_another_port_name(rig: AnyRig) -> No
 def test_a_stage_unplugged_during_homing_is_lost_and_homed_after_it_returns(rig: AnyRig) -> None:
     rig.stage.move_to(30.0, soon())
     rig.during_next_homing(rig.board.unplug)
-    with pytest.raises(StageLostError, match="gone"):
+    with pytest.raises(LineLostError):
         rig.stage.home(soon())
     rig.assert_refuses_to_move()
     rig.after(0.1, rig.board.plug_in)
@@ -121,7 +128,7 @@ def test_a_recovery_without_its_port_ends_in_time_and_names_it(rig: AnyRig) -> N
     with pytest.raises(StageLostError):
         rig.stage.move_to(50.0, soon())
     start = CLOCK.now()
-    with pytest.raises(StageError, match="tty does not exist"):
+    with pytest.raises(LineError):
         rig.stage.recover(soon(1.0))
     assert CLOCK.now() - start < 5.0
     rig.stage.stop()  # nothing to stop
@@ -163,7 +170,7 @@ def test_a_carriage_moved_by_another_program_never_moves_more_than_a_stroke(
     for place in (1.0, 2.0):
         guard.move(place, soon())
     rig.move_by_hand(40.0)
-    with pytest.raises(StageError, match="another program"):
+    with pytest.raises(StageError, match=r"40\.0+ mm"):
         guard.move(3.0, soon())
     CLOCK.sleep_until(CLOCK.now() + 0.2)
     assert rig.true_mm() == pytest.approx(40.0, abs=rig.tolerance_mm)
@@ -228,7 +235,7 @@ def test_a_port_that_accepts_no_data_is_an_error(settings: StageSettings) -> Non
         fill(port.fileno())
     stage = make(settings)
     start = CLOCK.now()
-    with pytest.raises(StageError, match="accepts no data"):
+    with pytest.raises(LineLostError):
         stage.connect(soon(10.0))
     assert CLOCK.now() - start < 5.0
     stage.close()
@@ -244,7 +251,7 @@ def test_a_port_that_accepts_no_data_does_not_pass_the_deadline(
     with rig.not_reading():
         fill(line._serial.fileno())
         start = CLOCK.now()
-        with pytest.raises(StageLostError, match="accepts no data"):
+        with pytest.raises(LineLostError):
             rig.stage.move_to(20.0, start + 0.1)
         assert CLOCK.now() - start < 10.0
     rig.assert_refuses_to_move()

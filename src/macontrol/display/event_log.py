@@ -37,6 +37,7 @@ _ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL, EventKind.NOISE_FLOOR)
 _LEVELS = {
     EventKind.STAGE_FAULT: "error",
     EventKind.PROBE_FAULT: "error",
+    EventKind.POLICY_FAULT: "error",
     EventKind.REFUSED: "error",
     EventKind.RECORDING: "error",
     EventKind.INTERNAL: "error",

@@ -90,8 +90,7 @@ def _graphs(
 ) -> list[RenderableType]:
     """The estimate over the rail, the rail, and the reward over time, each with its label."""
     width = max(inner - _LABEL, 1)
-    length, to_mm = state["length"], state["wavelength_mm"]
-    ends = f"{length:g} {glyphs.wavelength} = {length * to_mm:.0f} mm"
+    ends = f"{state['length']:g} {glyphs.wavelength} = {state['length_mm']:.0f} mm"
     marks = f"{glyphs.antenna} antenna  {glyphs.target} target"
     rows = []
     if state["estimate"]:
@@ -113,17 +112,17 @@ def _graphs(
 def _numbers(state: dict[str, Any], glyphs: Glyphs) -> Table:
     slots = max(state["slots"], 1)
 
-    def length(value: float) -> str:
-        millimetres = _number(value * state["wavelength_mm"], glyphs, ".1f")
-        return f"{_number(value, glyphs)} {glyphs.wavelength} {millimetres} mm"
+    def length(key: str) -> str:
+        millimetres = _number(state[f"{key}_mm"], glyphs, ".1f")
+        return f"{_number(state[key], glyphs)} {glyphs.wavelength} {millimetres} mm"
 
     estimate = _number(state["estimate_here"], glyphs)
     if isfinite(state["estimate_here"]):
         estimate += f" {glyphs.plus_minus} {_number(state['deviation_here'], glyphs)}"
     rows = (
-        ("position", length(state["position"]), "reward", _number(state["reward"], glyphs)),
-        ("target", length(state["target"]), "averaged", _number(state["recent"], glyphs)),
-        ("travel", length(state["travel"]), "SNR", f"{_number(state['snr_db'], glyphs, '.1f')} dB"),
+        ("position", length("position"), "reward", _number(state["reward"], glyphs)),
+        ("target", length("target"), "averaged", _number(state["recent"], glyphs)),
+        ("travel", length("travel"), "SNR", f"{_number(state['snr_db'], glyphs, '.1f')} dB"),
         (
             "switches",
             f"{state['switches']}, in transit {state['transit'] / slots:.0%}",

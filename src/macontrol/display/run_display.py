@@ -13,9 +13,9 @@ from macontrol.controller.recording.records import Event, LateReward, Recorder, 
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.display.event_log import EventLog, JsonLines, PlainLines, summary_text
 from macontrol.display.live_view import LiveView
-from macontrol.display.log_format import LogFormat
 from macontrol.display.output import Output
 from macontrol.display.run_state import RunFacts
+from macontrol.run_options import LogFormat
 
 # The survey's progress bar may be on the line; it is drawn again below the note.
 _CLEAR_LINE = "\r\x1b[2K"
@@ -85,6 +85,8 @@ class RunDisplay(Recorder):
             self.output.write_within(summary_text(summary, self.output), within_s)
 
     def close(self) -> None:
+        if self._view is not None:
+            self._view.close()
         if self._log is not None:
             self._log.close()
 

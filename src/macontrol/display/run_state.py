@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
@@ -24,7 +25,7 @@ class RunFacts:
 
     title: str
     length: float
-    wavelength_mm: float
+    to_mm: Callable[[float], float]
     slot_s: float
     g_max: float
     transmission_share: float
@@ -37,7 +38,7 @@ class RunFacts:
         return cls(
             title=f"{config.algorithm.policy} on {name}",
             length=physical.region_length,
-            wavelength_mm=physical.wavelength_mm,
+            to_mm=physical.to_mm,
             slot_s=physical.slot_duration_s,
             g_max=config.g_max,
             transmission_share=physical.transmission_share,
@@ -52,19 +53,22 @@ class RunFacts:
         return {
             "title": self.title,
             "length": self.length,
-            "wavelength_mm": self.wavelength_mm,
+            "length_mm": self.to_mm(self.length),
             "slot_s": self.slot_s,
             "g_max": self.g_max,
             "doing": self.loop.activity,
             "slot": tally.slot,
             "slots": tally.slots,
             "position": position,
+            "position_mm": self.to_mm(position),
             "target": tally.target,
+            "target_mm": self.to_mm(tally.target),
             "reward": tally.reward,
             "recent": tally.recent_reward,
             "snr_db": snr_db(tally.recent_reward, self.transmission_share),
             "switches": tally.switches,
             "travel": tally.travel,
+            "travel_mm": self.to_mm(tally.travel),
             "transit": tally.transit,
             "late": tally.late,
             "missed": tally.missed,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from math import isnan
 from statistics import median
 
 from macontrol.config import Config
-from macontrol.config.checks.measuring import lead_fix
+from macontrol.config.checks.measuring import lead_fix, measured_s, too_slow
 from macontrol.config.model.errors import ConfigError, ProbeError
+from macontrol.config.model.reward import Power
 from macontrol.config.sections.sdr import SdrSettings
 from macontrol.controller.host.processes import clients_of
 from macontrol.doctor.report import Report
 from macontrol.hal import Clock, Measurement
-from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth
+from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth, TakesTime
 from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.registry import PROBES
 from macontrol.serial_bench import SerialBench
@@ -36,6 +38,7 @@ _APART_S = 0.004
 _OUTLIERS = 1
 _POLL_INTERVAL_S = 0.005
 _RATE_POLL_INTERVAL_S = 0.05
+_TIME = "sweep time"
 _FIX_ABOVE = "fix the lines above, and check again"
 
 
@@ -48,6 +51,7 @@ class ProbeExamination:
         self._report = report
         bench = SerialBench(config, clock, confirm_homing=lambda: False, report=lambda _: None)
         self._probe = bench.probe
+        self._noun = PROBES[config.probe.driver].noun
 
     def examine(self, closing: ExitStack) -> None:
         """Open and examine the probe; it is closed when `closing` ends."""
@@ -60,7 +64,8 @@ class ProbeExamination:
             self._report_unopened(error)
             return
         name = self._probe.name if isinstance(self._probe, Openable) else "the probe"
-        report.passed("radio", f"{name} works")
+        what = f": {self._probe.identification}" if isinstance(self._probe, TakesTime) else ""
+        report.passed(self._noun, f"{name} works{what}")
         floor = self._measure_floor(self._probe) if isinstance(self._probe, HasNoiseFloor) else None
         radio = self._config.probe
         if isinstance(self._probe, HasHealth) and isinstance(radio, SdrSettings):
@@ -68,6 +73,9 @@ class ProbeExamination:
             self._report_rate(health, radio)
             self._report_delay(self._measure_delays(self._probe))
             self._report_clipping(health, radio)
+        elif isinstance(self._probe, TakesTime):
+            self._report_time(self._probe.measuring_time_s)
+            self._report_level(floor)
         else:
             report.skipped("the probe has no samples", "sample rate", "delay", "clipping")
         if isinstance(floor, ProbeError):
@@ -137,8 +145,39 @@ class ProbeExamination:
         driver = PROBES[settings.driver]
         clients = clients_of(driver.server(settings)) if driver.server is not None else ()
         users = f" ({', '.join(str(client) for client in clients)})" if clients else ""
-        self._report.failed("radio", f"{error.detail}{users}", error.fix or driver.remedy)
-        self._report.skipped("there is no radio", "sample rate", "delay", "clipping", "noise floor")
+        self._report.failed(self._noun, f"{error.detail}{users}", error.fix or driver.remedy)
+        is_timed = isinstance(self._probe, TakesTime)
+        subjects = (_TIME, "level") if is_timed else ("sample rate", "delay", "clipping")
+        self._report.skipped(f"there is no {self._noun}", *subjects, "noise floor")
+
+    def _report_time(self, needed_s: float) -> None:
+        """Whether a measurement fits into a slot."""
+        if problem := too_slow(self._config, needed_s):
+            self._report.failed(_TIME, problem.detail, problem.fix)
+        else:
+            room_s = measured_s(self._config)
+            self._report.passed(
+                _TIME, f"{needed_s * 1e3:.3g} ms of the {room_s * 1e3:.3g} ms that a slot has"
+            )
+
+    def _report_level(self, floor: NoiseFloor | ProbeError | None) -> None:
+        """The level of one measurement, which may be at the noise floor."""
+        try:
+            now = self._clock.now()
+            self._probe.request(1, now, now + _LEVEL_S)
+            found = self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
+        except ProbeError as error:
+            self._report.error("level", error, _FIX_ABOVE)
+            return
+        value = found[0].value if found else None
+        if isinstance(value, Power) and isinstance(floor, NoiseFloor):
+            self._report.passed("level", str(replace(floor, power=value.power)))
+        elif isinstance(floor, ProbeError):
+            self._report.skipped("there is no noise floor", "level")
+        else:
+            reason = found[0].reason if found else "no answer"
+            hint = found[0].hint if found else ""
+            self._report.failed("level", f"nothing is measured: {reason}", hint or _FIX_ABOVE)
 
     def _report_rate(self, health: ProbeHealth, settings: SdrSettings) -> None:
         wanted, rate = settings.sample_rate_hz, health.measured_rate_hz
@@ -201,10 +240,10 @@ class ProbeExamination:
             detail = "the config gives none, and none was measured"
             self._report.failed("noise floor", detail, _FIX_ABOVE)
             return
-        level = f"{floor.dbfs:.1f} dBFS"
+        level = str(floor)
         if isnan(floor.measured_at_s):
             self._report.passed("noise floor", f"{level}, from the config")
-        elif floor.dbfs > _HIGHEST_FLOOR_DBFS:
+        elif floor.unit == "dBFS" and floor.dbfs > _HIGHEST_FLOOR_DBFS:
             self._report.failed(
                 "noise floor",
                 f"{level}: no room for a signal above it",

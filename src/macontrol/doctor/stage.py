@@ -149,12 +149,12 @@ def report_slot(config: Config, stage: SerialStage, report: Report) -> None:
     except (ConfigError, StageError) as error:
         report.error("slot", error, "correct the config")
         return
-    longest = min(plan.stroke_mm / physical.wavelength_mm, physical.actuator_reach)
+    longest = min(physical.to_wavelengths(plan.stroke_mm), physical.actuator_reach)
     report.passed(
         "slot",
         f"a stroke of {physical.stroke_mm:.4g} mm takes "
         f"{plan.smallest_actuation_s * 1e3:.1f} of {physical.actuation_time_s * 1e3:g} ms; "
-        f"up to {at_most(longest * physical.wavelength_mm, 4)} mm would fit "
+        f"up to {at_most(physical.to_mm(longest), 4)} mm would fit "
         f"(physical.stroke = {at_most(longest, 4)})",
     )
 

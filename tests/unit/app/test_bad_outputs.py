@@ -41,6 +41,7 @@ OUTPUTS = {
     ),
     "bench end-to-end": ("bench", "end-to-end", "--keep"),
     "virtual-bench --link": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--link"),
+    "virtual-bench --probe-link": ("virtual-bench", "--probe", "line", "--probe-link"),
     "virtual-bench --notify": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--notify"),
 }
 # All end like a plot, so that they can be named by any option.
@@ -88,7 +89,7 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
         *("run --run", "run --traffic", "check --traffic", "survey --traffic"),
         *("survey --out", "survey --plot", "export --out", "simulate-map --out"),
         *("replay --csv", "replay --json", "replay --plot", "reproduce --out", "bench --keep"),
-        *("virtual-bench --link", "virtual-bench --notify"),
+        *("virtual-bench --link", "virtual-bench --notify", "virtual-bench --probe-link"),
     }
     configs = {"run", "check", "config", "survey", "simulate-map", "replay", "bench"}
     configs.add("virtual-bench")

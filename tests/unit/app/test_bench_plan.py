@@ -25,8 +25,7 @@ from macontrol.hal.stages.grbl.board import read_axis as read_grbl
 from macontrol.hal.stages.grbl.settings import GrblSettings
 from macontrol.hal.stages.zaber.device import DeviceIdentity
 from macontrol.hal.stages.zaber.device import read_axis as read_zaber
-from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from macontrol.sim.bench.boards.grbl.guide import GUIDE_SETTINGS
+from macontrol.sim.bench.boards.grbl.board import GUIDE_SETTINGS, VirtualGrbl
 from macontrol.sim.bench.virtual import VirtualBench
 from support.suggestions import suggestions
 

@@ -38,7 +38,8 @@ def test_each_value_has_its_origin(tmp_path: Path, capsys: pytest.CaptureFixture
     assert origins["stage.grbl.axis"] == f"{file}, line 5"
     assert origins["probe.gain_db"] == "--set probe.gain_db=30"
     assert origins["stage.settling_s"] == "preset lab-2g4-grbl"
-    assert origins["reward.snr_db"] == "preset paper"
+    assert origins["algorithm.policy"] == "preset paper"
+    assert origins["reward.snr_db"] == "default"
     assert origins["stage.baud_rate"] == "default"
     assert settings["stage.grbl.axis"]["value"] == "Y"
 

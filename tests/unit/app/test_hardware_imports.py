@@ -40,7 +40,7 @@ def test_a_hardware_run_imports_no_simulator(tmp_path: Path, preset: str) -> Non
         *names
     }
     assert [name for name in names if name.startswith("macontrol.sim")] == []
-    assert [name for name in names if name.startswith("macontrol.benchmarks")] == []
+    assert [name for name in names if name.startswith("macontrol.commands.bench")] == []
 
 
 def test_a_simulated_run_imports_no_driver_and_no_benchmark(tmp_path: Path) -> None:
@@ -49,4 +49,4 @@ def test_a_simulated_run_imports_no_driver_and_no_benchmark(tmp_path: Path) -> N
     assert code == 0
     assert "macontrol.sim.bench.simulated" in names
     assert "macontrol.serial_bench" not in names
-    assert [name for name in names if name.startswith("macontrol.benchmarks")] == []
+    assert [name for name in names if name.startswith("macontrol.commands.bench")] == []

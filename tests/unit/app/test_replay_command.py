@@ -323,7 +323,7 @@ def test_the_plot_has_its_format(path: Path, tmp_path: Path, ending: str, begins
 @pytest.fixture(scope="module")
 def figure(config: Config, world: RewardMap) -> Iterator[Any]:
     pytest.importorskip("matplotlib")
-    from macontrol.sim.research.plots.episode import episode_figure
+    from macontrol.sim.research.plots.rail import episode_figure
     from macontrol.sim.research.plots.style import paper_style
 
     with paper_style():

@@ -12,9 +12,9 @@ import pytest
 from macontrol.controller.host.realtime import GRANT, RealtimeReport, Refusal
 from macontrol.controller.recording.tally import Tally
 from macontrol.display.event_log import JsonLines, PlainLines
-from macontrol.display.log_format import LogFormat
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
+from macontrol.run_options import LogFormat
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from macontrol.cli import main
-from macontrol.controller.recording.events import EVENTS, REASONS
+from macontrol.controller.recording.events import REASONS, EventKind
 from macontrol.controller.recording.runfile.schema import EVENT_COLUMNS, SLOT_COLUMNS
 
 
@@ -21,7 +21,7 @@ def test_every_column_event_and_reason_is_listed(
     ]
     slots = [("slots", column.name, column.unit, column.meaning) for column in SLOT_COLUMNS]
     events = [("events", column.name, column.unit, column.meaning) for column in EVENT_COLUMNS]
-    kinds = [(str(kind), event.meaning, event.value) for kind, event in EVENTS.items()]
+    kinds = [(str(kind), kind.meaning, kind.number) for kind in EventKind]
     assert rows == [*slots, *events, *kinds, *REASONS.items()]
 
 

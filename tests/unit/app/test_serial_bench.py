@@ -12,6 +12,7 @@ import pytest
 
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import ConfigError, HardwareError, ProbeError, StageError
+from macontrol.config.model.reward import Reward
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Measurement, StageDescription
@@ -102,7 +103,7 @@ class Radio:
         if isinstance(outcome, str):
             raise ProbeError(outcome)
         reason, hint = (self.reason, self.hint) if outcome < 1 else ("", "")
-        return [Measurement(self._asked, outcome, True, nan, reason, outcome, hint)]
+        return [Measurement(self._asked, Reward(outcome), reason, outcome, hint)]
 
     def close(self) -> None:
         self._log.append("radio closed")
@@ -274,3 +275,50 @@ def test_homing_without_a_terminal_needs_consent(
         assert refusal.value.detail.startswith("stage.homing: ")
     else:
         require_consent(config, yes=yes, at_terminal=at_terminal)
+
+
+@pytest.mark.fault("driver-raises")
+@pytest.mark.parametrize(
+    ("device", "method", "kind"),
+    [
+        ("stage", "connect", StageError),
+        ("stage", "home", StageError),
+        ("stage", "close", StageError),
+        ("radio", "open", ProbeError),
+        ("radio", "measure_noise_floor", ProbeError),
+        ("radio", "close", ProbeError),
+    ],
+)
+@pytest.mark.parametrize("error", [KeyError("x"), SystemExit(0)])
+def test_whatever_a_driver_raises_is_an_error_of_its_device(
+    device: str,
+    method: str,
+    kind: type[Exception],
+    error: BaseException,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    setting = Setting(lambda: 5.0)
+    monkeypatch.setattr(getattr(setting, device), method, fail)
+    with pytest.raises(kind):
+        setting.open()
+    other = "radio closed" if device == "stage" else "stage closed"
+    assert other in setting.log
+
+
+@pytest.mark.fault("driver-raises")
+def test_a_radio_that_measures_anything_while_the_signal_is_awaited_is_a_fault() -> None:
+    answers = iter([None, 5.0])
+    setting = Setting(lambda: 5.0)
+    real = setting.radio.collect
+
+    def collect(deadline_s: float) -> Sequence[Measurement]:
+        (found,) = real(deadline_s)
+        return [replace(found, above_floor=next(answers))]  # type: ignore[arg-type]
+
+    setting.radio.collect = collect  # type: ignore[method-assign]
+    setting.open()
+    assert next(answers, "none") == "none"
+    assert "homed" in setting.log

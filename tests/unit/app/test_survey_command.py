@@ -59,8 +59,8 @@ def test_the_plot_has_its_format(
 
 def test_the_plot_shows_the_best_position_and_the_fixed_antenna() -> None:
     pytest.importorskip("matplotlib")
+    from macontrol.sim.research.plots.rail import survey_figure
     from macontrol.sim.research.plots.style import paper_style
-    from macontrol.sim.research.plots.survey import survey_figure
 
     config = load_config()
     survey = Survey(np.array([0.0, 1.5, 4.5, 6.0]), np.array([1.0, 3.0, 2.0, 0.5]))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 from types import ModuleType
@@ -49,11 +51,49 @@ def test_the_command_runs_this_checkout_from_a_folder_with_a_space(
     assert done.stdout.strip() == str(ROOT / "src" / "macontrol" / "__init__.py")
 
 
-def test_a_run_needs_the_dependencies_of_pyproject(
-    bootstrap: ModuleType,
+def names_in(lock: str) -> set[str]:
+    return set(re.findall(r"^([\w.-]+)==", lock, re.MULTILINE))
+
+
+def test_a_run_gets_the_whole_lock_with_hashes_but_not_the_build_tool(
+    bootstrap: ModuleType, tmp_path: Path
 ) -> None:
-    assert set(bootstrap.LARGE) < set(bootstrap.dependencies())
-    assert "matplotlib" not in bootstrap.dependencies()
+    large, others = (file.read_text("utf-8") for file in bootstrap.split_lock(tmp_path))
+    assert names_in(large) == set(bootstrap.LARGE)
+    whole = names_in((ROOT / "requirements.lock").read_text("utf-8"))
+    assert names_in(large) | names_in(others) | set(bootstrap.BUILD) == whole
+    for entry in re.split(r"\n(?=[a-z])", f"{large}{others}"):
+        assert "--hash=sha256:" in entry
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_a_lock_names_no_index_and_every_file_has_a_hash(name: str) -> None:
+    lock = (ROOT / name).read_text("utf-8")
+    assert "://" not in lock
+    assert "index" not in lock
+    for entry in re.findall(r"^[^\s#].*(?:\n +.*)*\n", lock, re.MULTILINE):
+        assert "--hash=sha256:" in entry
+
+
+def test_the_lock_of_a_run_is_part_of_the_lock_of_the_tests() -> None:
+    run, dev = (
+        set(re.findall(r"^[\w.-]+==[^\\]*", (ROOT / name).read_text("utf-8"), re.MULTILINE))
+        for name in ("requirements.lock", "requirements-dev.lock")
+    )
+    assert run <= dev
+
+
+def test_the_lock_of_a_run_has_every_dependency_of_pyproject() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    direct = {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in project["dependencies"]}
+    assert direct <= names_in((ROOT / "requirements.lock").read_text("utf-8"))
+
+
+def test_every_dependency_has_a_lower_bound() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    for each in [*project["dependencies"], *(entry for extra in extras for entry in extra)]:
+        assert ">=" in each or each.startswith("macontrol["), each
 
 
 STUB = """

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from macontrol import __version__
-from macontrol.benchmarks import end_to_end
+from macontrol.commands.bench import comparison
 from macontrol.display import live_view
 from macontrol.display.live_view import LiveView
 from macontrol.helper_process import python_module
-from macontrol.sim.research.executor import process_pool
+from macontrol.sim.research.executor import ProcessPool
 from support.display_run import a_run
 
 ROOT = Path(__file__).parents[3]
@@ -52,14 +52,14 @@ def test_the_live_view_executes_nothing_from_the_working_directory(
 
 
 def test_a_benchmarks_processes_execute_nothing_from_the_working_directory(traces: Path) -> None:
-    done = subprocess.run([*end_to_end._MACONTROL, "--version"], capture_output=True, text=True)
+    done = subprocess.run([*comparison._MACONTROL, "--version"], capture_output=True, text=True)
     assert __version__ in done.stdout
     assert executed(traces) == []
 
 
 @pytest.mark.fault("working-directory-code")
 def test_a_pools_workers_execute_nothing_from_the_working_directory(traces: Path) -> None:
-    with process_pool(1) as pool:
+    with ProcessPool(1) as pool:
         assert pool.submit(os.getpid).result(60) != os.getpid()
     assert executed(traces) == []
     assert "PYTHONSAFEPATH" not in os.environ
