@@ -27,14 +27,17 @@ def information_gain(
 ) -> float:
     """γ_n (eq. infogain) of the greedy set: each sample where the variance is largest.
 
+    Of equal variances, as before the first sample, the first position is taken, not the one that
+    rounding makes the largest: otherwise the result would depend on the machine.
     The sum is the log-determinant of that set (Lemma chain), which is at least 1 − 1/e of the
     maximum over all sets.
     """
     posterior = WindowedPosterior(features, sigma_f2=sigma_f2, ridge=ridge, window=samples)
     gain = 0.0
     for number in range(samples):
-        widest = int(posterior.variance.argmax())
-        gain += 0.5 * log(1.0 + max(float(posterior.variance[widest]), 0.0) / ridge)
+        variance = posterior.variance
+        widest = int((variance >= variance.max() * (1.0 - 1e-11)).argmax())
+        gain += 0.5 * log(1.0 + max(float(variance[widest]), 0.0) / ridge)
         posterior.observe(number, float(features.grid.points[widest]), 0.0)
     return gain
 
