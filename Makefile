@@ -86,6 +86,8 @@ define create_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "macontrol needs Python 3.11 or newer, and $(PYTHON) is not:" \
 	    "name another with make PYTHON=python3.x" >&2; exit 1; }
+	@test -d src/macontrol/config || { echo "src/macontrol/config is no link to a folder, as git made" \
+	  "no symlinks: git config core.symlinks true && git checkout -- src/macontrol" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) has no venv module. Debian: apt install python3-venv" >&2; exit 1; }
 endef
@@ -165,7 +167,7 @@ install-program:
 	@# From a copy, so that the checkout gets no files of another user; and each time, as the
 	@# version alone does not show whether something has changed.
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT \
-	  && cp -RL pyproject.toml LICENSE $(wildcard README.md) src "$$copy" \
+	  && cp -RL pyproject.toml setup.py LICENSE README.md src "$$copy" \
 	  && $(INSTALL_PIP) uninstall -q -y macontrol 2>/dev/null \
 	  && $(INSTALL_PIP) install -q --no-deps --no-build-isolation "$$copy"
 	@# The commands must name the interpreter where it will be, not where it was put together.

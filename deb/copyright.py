@@ -16,7 +16,7 @@ def copyright_file(license_text: str) -> str:
     found = {each.name: each for each in distributions() if each.name != "macontrol"}
     for name in sorted(found, key=str.lower):
         metadata = found[name].metadata
-        terms = metadata.get("License-Expression") or metadata.get("License", "")
+        terms = "".join(metadata.get_all("License-Expression") or metadata.get_all("License") or [])
         classifiers = metadata.get_all("Classifier") or []
         named = [each.split(" :: ")[-1] for each in classifiers if each.startswith("License ::")]
         # Older packages have the whole text of the licence in this field.
