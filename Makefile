@@ -49,11 +49,20 @@ test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(call run_tests)
 
 # CI runs this beside `make test` as an ordinary user.
 test-as-root: apt $(VENV)/.stamp-dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'not any_user'
+	$(call run_tests,-m 'not any_user')
+
+# Many tests need real time, and a busy computer can withhold it. So up to five failed tests are run
+# again, one after the other. What fails then is an error; what passes then stays in the output.
+define run_tests
+	@rm -f .pytest_cache/v/cache/lastfailed
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(1) || { \
+	  $(BIN)/python tests/support/failed_tests.py 5 \
+	  && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(1); }
+endef
 
 # `make test` draws the same examples in every run, this target others each time. A failure prints
 # how to repeat it, and .hypothesis keeps it for the next run.
