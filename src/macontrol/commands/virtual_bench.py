@@ -105,7 +105,9 @@ def main(arguments: argparse.Namespace) -> int:
         )
     if not STAGES[config.stage.driver].emulator:
         names = " or ".join(each.name for each in STAGES.working() if each.emulator)
-        raise UsageError(f"the stage {config.stage.driver} has no emulator", f"give --stage {names}")
+        raise UsageError(
+            f"the stage {config.stage.driver} has no emulator", f"give --stage {names}"
+        )
     if is_chosen and is_reference(arguments.stage):
         arguments.preset = None  # another process finds it by --stage only
     driver = PROBES[emulated_driver(config)]
