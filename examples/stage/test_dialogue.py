@@ -75,6 +75,7 @@ def board(port: str) -> Iterator[Board]:
         board.ask("stop")
         board.rest()
         yield board
+    time.sleep(0.1)  # or the emulated board does not see that the port was closed
 
 
 def test_the_facts_of_the_board(board: Board) -> None:
