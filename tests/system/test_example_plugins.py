@@ -127,3 +127,11 @@ def test_the_stage_runs_on_the_virtual_bench(lab: Path, stepper_bench: str) -> N
     assert summary["slots"] == 20
     assert summary["refused_commands"] == 0
     assert summary["travel"] > 0
+
+
+def test_the_stage_is_found_by_reference_with_its_preset(lab: Path) -> None:
+    code = "import sys; sys.path.pop(0)\nfrom macontrol.cli import main\nsys.exit(main())"
+    words = ["virtual-bench", "--stage", "stepper_stage:DESCRIPTION", "--rtl-tcp", "127.0.0.1:0"]
+    output = python(lab, "-c", code, *words, "--duration", "0.1")
+    assert "--stage stepper_stage:DESCRIPTION" in output
+    assert "--preset" not in output
