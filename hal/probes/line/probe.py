@@ -18,14 +18,12 @@ from macontrol.hal.clock import Clock
 from macontrol.hal.probe import CLIPPING, GAP, NOT_A_NUMBER, SETTLING, TOO_FEW_SAMPLES
 from macontrol.hal.probes.line.settings import LineSettings
 from macontrol.hal.probes.power_meter import (
-    CLOSED,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
-    Outcome,
-    PowerProbe,
-    Request,
+    MeterProbe,
     mean_level,
 )
+from macontrol.hal.probes.power_probe import CLOSED, Outcome, Request
 from macontrol.hal.serial.line import SerialLine
 
 _KEPT_S = 120.0
@@ -34,7 +32,7 @@ _POLL_INTERVAL_S = 0.01
 _FIX = "give --probe line:// and one of the ports that `macontrol devices` lists"
 
 
-class LineProbe(PowerProbe):
+class LineProbe(MeterProbe):
     """The Probe for a detector on a serial port: Openable, HasNoiseFloor, HasHealth."""
 
     _settings: LineSettings

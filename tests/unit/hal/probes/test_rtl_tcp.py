@@ -533,10 +533,11 @@ def test_a_server_faster_than_its_rate_is_reported_and_shifts_no_reward() -> Non
 def test_a_stopped_transmitter_and_a_drifted_tone_have_different_reasons() -> None:
     """In both cases the tone's band is at the noise floor; the other bands differ."""
     band = {"mode": "tone", "tone_offset_hz": RATE / 8, "noise_floor": "measure"}
+    band["noise_floor_s"] = 0.5
     with VirtualRadio(lambda _: LOW, noise_power=NOISE, block_bytes=8192) as radio:
         radio.transmitting = False
         client = Client(radio, **band)
-        client.probe.measure_noise_floor(0.5)
+        client.probe.measure_noise_floor()
 
         def latest() -> Measurement:
             client.run_until_valid(3)  # the last of them begins after the latest change
