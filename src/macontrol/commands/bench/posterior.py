@@ -25,7 +25,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from macontrol.commands.bench.bars import Bar, exit_code, show_bars
-from macontrol.commands.bench.blas import Blas, use_one_thread
 from macontrol.commands.bench.decisions import (
     PeerResult,
     PosteriorType,
@@ -39,6 +38,7 @@ from macontrol.commands.bench.peers import ScipyPosterior
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config, load_config
 from macontrol.config.model.suggestion import pip_install
+from macontrol.controller.host.blas import Blas, loaded_blas
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.standard_streams import is_terminal
 
@@ -204,7 +204,7 @@ def measure(effort: Effort, *, soak_slots: int | None, part: Part) -> Outcome:
     sklearn_posterior = _sklearn_posterior()
     if sklearn_posterior is not None:
         peers[SKLEARN] = (sklearn_posterior, effort.sklearn)
-    blas = use_one_thread()
+    blas = loaded_blas(use_one_thread=True)
     machine = _machine()
     world = World(config, seed=SEED, slots=effort.map_slots)
     ours, results = side_by_side(

@@ -14,7 +14,7 @@ from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.reward import Power
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Measurement
-from macontrol.hal.probes.scpi import discovery
+from macontrol.hal.probes.scpi import transport
 from macontrol.hal.probes.scpi.probe import ScpiProbe
 from macontrol.hal.probes.scpi.settings import ScpiSettings
 from macontrol.hal.probes.scpi.transport import VisaTransport
@@ -140,10 +140,10 @@ def test_without_pyvisa_the_error_says_how_to_install_it(
         probe.open()
     assert "macontrol[visa]" in refusal.value.fix
     with pytest.raises(ProbeError, match="PyVISA"):
-        discovery.search()
+        transport.search()
     probe.close()
 
 
 def test_devices_searches_for_resources() -> None:
-    assert "installed" in discovery.status()
-    assert all(option.startswith("visa://") for option in discovery.search().found)
+    assert "installed" in transport.status()
+    assert all(option.startswith("visa://") for option in transport.search().found)
