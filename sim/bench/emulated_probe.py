@@ -19,7 +19,7 @@ from typing import Self
 from macontrol.hal import Clock
 
 DEBIAN_BLOCK_BYTES = 262_144
-"""The block size of Debian's `rtl_tcp`."""
+"""The block size of the radio server in Debian."""
 POLL_INTERVAL_S = 0.05
 """How often a server checks whether it is stopped."""
 
