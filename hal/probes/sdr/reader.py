@@ -33,24 +33,19 @@ class IQStream(Protocol):
     @property
     def name(self) -> str:
         """Which radio this is."""
-        ...
 
     @property
     def dtype(self) -> npt.DTypeLike:
         """The type of I and Q: bytes or floats."""
-        ...
 
     def open(self, stop: threading.Event) -> None:
         """Connect and tune; raise ProbeError or ConfigError if that fails, or if `stop` is set."""
-        ...
 
     def read(self, ring: IQRing, stop: threading.Event) -> None:
         """Append samples to the ring until `stop` is set; raise ProbeError if they end."""
-        ...
 
     def close(self) -> None:
         """Release the radio; a radio that is not open stays closed."""
-        ...
 
 
 class StreamReader:
