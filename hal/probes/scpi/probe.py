@@ -2,7 +2,7 @@
 
 One thread has the instrument. At the start of a slot's interval it triggers a sweep and waits for
 `*OPC?`. A sweep that is not complete at the end of the interval is stale at once. Its answer is
-read and thrown away before the next sweep, so that it never stands in for another slot.
+read and thrown away before the next sweep, so that it is never used for another slot.
 """
 
 from __future__ import annotations

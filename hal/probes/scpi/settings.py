@@ -50,7 +50,7 @@ class ScpiSettings(ProbeSettings):
         for command in (*self.setup, self.trigger, self.read):
             if not command.isascii():
                 raise ValueError(f"{command!r} has a character that SCPI does not have")
-        # An answer that nobody reads would be taken for the answer of the next query.
+        # An answer that is not read would be assigned to the next query.
         for command in (*self.setup, self.trigger):
             if "?" in command:
                 raise ValueError(f"{command!r} is a query; setup and trigger take commands only")

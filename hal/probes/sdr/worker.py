@@ -78,7 +78,7 @@ class WindowWorker:
                 request = pending.popleft()
                 try:
                     outcome: Outcome | None = self._measure(request)
-                except Exception as error:  # every request gets an answer; the thread goes on
+                except Exception as error:  # every request gets an answer; the thread continues
                     outcome = f"{type(error).__name__}: {error}"
                 if outcome is None:
                     pending.append(request)
