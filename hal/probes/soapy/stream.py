@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.checks.rf_plan import refuse_beyond
 from macontrol.config.model.errors import ConfigError, ProbeError
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import OVERFLOW
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
-from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
 from macontrol.hal.probes.soapy.settings import SoapySettings
 from macontrol.hal.registry import Radios
 
