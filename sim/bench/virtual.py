@@ -125,6 +125,7 @@ class VirtualBench:
             port=port,
             link=probe_link,
             block_bytes=block_bytes,
+            quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
             # A client that has opened the stage and not homed it has yet to measure the noise
             # floor, which may take long on a busy machine.
             is_new_run=lambda: self.stage.is_newly_opened,

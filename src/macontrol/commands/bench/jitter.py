@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from macontrol.commands.bench.bars import Bar, exit_code, show_bars
+from macontrol.commands.bench.bars import (
+    Bar,
+    add_output_arguments,
+    exit_code,
+    show_bars,
+    wide_console,
+)
+from macontrol.commands.bench.children import Children, failed
 from macontrol.commands.shared_arguments import positive_number
 from macontrol.config.model.errors import HardwareError, MacontrolError
 from macontrol.controller.host.realtime import PRIORITY
@@ -36,7 +42,6 @@ from macontrol.controller.recording.records import EventKind
 from macontrol.controller.recording.runfile import Run, read_run
 from macontrol.controller.runtime.loop import STALL
 from macontrol.helper_process import python_module
-from macontrol.standard_streams import is_terminal
 
 SUMMARY = "how late the daemon wakes up, compared with cyclictest"
 
@@ -130,7 +135,7 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
             daemon.send_signal(signal.SIGTERM)
             output, _ = daemon.communicate(timeout=_END_TIMEOUT_S)
         if daemon.returncode != 0:
-            raise _daemon_failed(daemon.returncode, output)
+            raise failed(f"the daemon (exit code {daemon.returncode})", output)
         run = read_run(folder / "run")
         peer = json.loads((folder / "cyclictest.json").read_text(encoding="utf-8"))
     return _evaluate(run, peer, usage, begin, end, fifo)
@@ -150,21 +155,9 @@ def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
         manager.settimeout(_POLL_INTERVAL_S)
-        environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify")}
-        environment.pop("WATCHDOG_USEC", None)
-        with subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as daemon:
-            try:
-                _await_ready(manager, daemon)
-                yield daemon
-            finally:
-                daemon.kill()
+        with Children().start(command, NOTIFY_SOCKET=str(folder / "notify")) as daemon:
+            _await_ready(manager, daemon)
+            yield daemon
 
 
 def _await_ready(manager: socket.socket, daemon: subprocess.Popen[str]) -> None:
@@ -177,24 +170,13 @@ def _await_ready(manager: socket.socket, daemon: subprocess.Popen[str]) -> None:
             continue
     daemon.kill()
     output, _ = daemon.communicate()
-    raise _daemon_failed(daemon.returncode, output)
-
-
-def _daemon_failed(code: int, output: str) -> MacontrolError:
-    tail = "\n".join(output.strip().splitlines()[-5:])
-    return MacontrolError(f"the daemon failed (exit code {code}):\n{tail}")
-
-
-@dataclass(frozen=True)
-class _Usage:
-    resident_bytes: int
-    cpu_share: float
+    raise failed(f"the daemon (exit code {daemon.returncode})", output)
 
 
 def _run_cyclictest(
     program: str, report: Path, seconds: float, slot_s: float, fifo: bool, daemon: int
-) -> _Usage:
-    """Run cyclictest to its end, and measure what the daemon uses."""
+) -> tuple[int, float]:
+    """Run cyclictest to its end; return the resident set and the CPU share of the daemon."""
     command = [program, "--quiet", "--mlockall", "--threads=1", f"--json={report}"]
     command += [f"--interval={slot_s * 1e6:.0f}", f"--duration={max(round(seconds), 1)}"]
     command += [f"--histogram={_LONGEST_US}"]
@@ -212,7 +194,7 @@ def _run_cyclictest(
     if process.returncode != 0 or not report.exists():
         raise HardwareError(f"cyclictest failed: {output.strip() or process.returncode}")
     share = (_cpu_seconds(daemon) - cpu_begin) / (time.monotonic() - begin)
-    return _Usage(max(resident, _resident_bytes(daemon)), share)
+    return max(resident, _resident_bytes(daemon)), share
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -235,7 +217,12 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _evaluate(
-    run: Run, peer: Mapping[str, Any], usage: _Usage, begin: float, end: float, fifo: bool
+    run: Run,
+    peer: Mapping[str, Any],
+    usage: tuple[int, float],
+    begin: float,
+    end: float,
+    fifo: bool,
 ) -> Jitter:
     slot_s = run.header.config.physical.slot_duration_s
     start = run.slots["start_s"]
@@ -260,8 +247,8 @@ def _evaluate(
         cyclictest=_of_histogram(histogram, float(thread["max"]), int(thread["cycles"])),
         decide=_latencies(run.slots["decide_s"][inside] * 1e6),
         missed=int(slots[-1] - slots[0] + 1 - len(slots)),
-        resident_bytes=usage.resident_bytes,
-        cpu_share=usage.cpu_share,
+        resident_bytes=usage[0],
+        cpu_share=usage[1],
     )
 
 
@@ -292,10 +279,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slot-ms", type=positive_number, default=5.0, metavar="T", help="T_s (default: 5)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a measured bar is missed"
-    )
+    add_output_arguments(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -304,7 +288,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(as_json(jitter, bars), indent=2, allow_nan=False))
     else:
-        _show(Console(width=None if is_terminal(sys.stdout) else 110), jitter, bars)
+        _show(wide_console(), jitter, bars)
     return exit_code(bars, strict=arguments.strict)
 
 
