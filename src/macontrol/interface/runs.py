@@ -115,23 +115,28 @@ class Run:
 def open_run(path: Path | str) -> Run:
     """Read a run file, of a finished or of a running run. Nothing is written."""
     with OpenRun(path) as run:
-        header, found = run.header, run.columns()
-        truths = [column.name for column in SLOT_COLUMNS if column.kind == "truth"]
-        missing = [[value is None for value in row] for row in run.rows(truths)]
-        masks = np.array(missing, np.bool_).reshape(-1, len(truths)).T
-        for name, mask in zip(truths, masks, strict=True):
-            found[name] = np.ma.MaskedArray(found[name], mask=mask)
-        return Run(
-            config=header.config,
-            policy=header.policy,
-            seed=header.seed,
-            backend=header.backend,
-            version=header.version,
-            started=datetime.fromtimestamp(header.started_wall_s, UTC),
-            slots=found,
-            events=_event_arrays(run.events()),
-            time=_utc(header.wall_s(0.0) + found["start_s"]),
-        )
+        return run_from(run)
+
+
+def run_from(run: OpenRun) -> Run:
+    """Return the arrays of an opened run file."""
+    header, found = run.header, run.columns()
+    truths = [column.name for column in SLOT_COLUMNS if column.kind == "truth"]
+    missing = [[value is None for value in row] for row in run.rows(truths)]
+    masks = np.array(missing, np.bool_).reshape(-1, len(truths)).T
+    for name, mask in zip(truths, masks, strict=True):
+        found[name] = np.ma.MaskedArray(found[name], mask=mask)
+    return Run(
+        config=header.config,
+        policy=header.policy,
+        seed=header.seed,
+        backend=header.backend,
+        version=header.version,
+        started=datetime.fromtimestamp(header.started_wall_s, UTC),
+        slots=found,
+        events=_event_arrays(run.events()),
+        time=_utc(header.wall_s(0.0) + found["start_s"]),
+    )
 
 
 def _event_arrays(events: list[Event]) -> dict[str, NDArray[Any]]:
