@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 
 RATE = "bit/s/Hz"
 _COLUMNS, _ROWS = 480, 150
+_SAMPLED_ROWS = 36
+"""Samples are drawn larger than the line of the antenna, which runs through all of them."""
 _BARS = 36
 _SHORTEST_S, _LONGEST_S = 1e-6, 10.0
 
@@ -77,7 +79,10 @@ def _sampled(recorded: Recorded, along: Floats, time: Axis) -> Floats:
     reward, position = recorded.run["reward"], recorded.run["position"]
     length = recorded.config.physical.region_length
     used = np.isfinite(reward) & (position >= 0) & (position <= length)
-    bins = [np.linspace(0, length, _ROWS + 1), np.linspace(time.low, time.high, _COLUMNS + 1)]
+    bins = [
+        np.linspace(0, length, _SAMPLED_ROWS + 1),
+        np.linspace(time.low, time.high, _COLUMNS + 1),
+    ]
     sums, *_ = np.histogram2d(position[used], along[used], bins, weights=reward[used])
     counts, *_ = np.histogram2d(position[used], along[used], bins)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
@@ -91,11 +96,26 @@ def rewards(recorded: Recorded, world: World | None, oracle: OracleTrace | None)
         curves.append(("fixed", "fixed antenna at x_0", world.fixed))
     if oracle is not None:
         curves.append(("best", "best possible trajectory", oracle.reward[run["slot"] - 1]))
+    survey_reward = survey_at_x_0(recorded) if world is None else None
     at, *means = block_means([seconds(recorded), *(values for _, _, values in curves)])
-    plot = Plot(time_axis(recorded), Axis.around(RATE, *means, zero=True), label="reward over time")
+    levels = [] if survey_reward is None else [[survey_reward]]
+    heights = Axis.around(RATE, *means, *levels, zero=True)
+    plot = Plot(time_axis(recorded), heights, label="reward over time")
+    if survey_reward is not None:
+        plot.level(survey_reward, "fixed", "at x_0 in the survey, before slot 1")
     for (look, name, _), values in list(zip(curves, means, strict=True))[::-1]:
         plot.line(at, values, look, name)
     return f"<figure>{plot.legend()}{plot.html()}</figure>"
+
+
+def survey_at_x_0(recorded: Recorded) -> float | None:
+    """What the survey measured at x_0, between its samples; None without a survey."""
+    survey = recorded.header.survey
+    if survey is None or not survey.can_be(recorded.config):
+        return None
+    order = np.argsort(survey.position)
+    x_0 = recorded.config.physical.x_0
+    return float(np.interp(x_0, survey.position[order], survey.reward[order]))
 
 
 def movement(recorded: Recorded) -> str:

@@ -25,6 +25,7 @@ _ESTIMATES = (0.02, 0.33, 0.67, 1.0)
 _MOST_EVENTS = 200
 _ROUTINE = (EventKind.POLICY, EventKind.SURVEY, EventKind.APPROACH, EventKind.START)
 _LONGEST_DETAIL = 2000
+_LONGEST_TABLE = 12
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def summary(recorded: Recorded, found: Reference) -> str:
         text = f"{begin}no measurement was valid, so the reward of this run is unknown."
     else:
         text = f"{begin}the policy {policy} reached {facts.mean_reward:.2f} {RATE} on average"
-        text += _compared(found)
+        text += _compared(found, figures.survey_at_x_0(recorded))
     travel = f"The antenna travelled {length_mm(facts.travel_mm)} ({facts.travel:.1f} wavelengths)."
     without = facts.slots - facts.rewards + facts.missed
     health = (
@@ -110,10 +111,13 @@ def summary(recorded: Recorded, found: Reference) -> str:
     return f"{text} {travel} {health}"
 
 
-def _compared(found: Reference) -> str:
+def _compared(found: Reference, survey_reward: float | None) -> str:
     world, oracle = found.world, found.oracle
     if world is None or world.gain is None:
-        return ". What a fixed antenna would have reached is unknown."
+        text = ". What a fixed antenna would have reached is unknown"
+        if survey_reward is None:
+            return f"{text}."
+        return f"{text}; before slot 1, the survey measured {survey_reward:.2f} at x_0."
     more = "more" if world.gain >= 0 else "less"
     text = (
         f", {abs(world.gain):.0%} {more} than an antenna fixed at {world.fixed_position:g} "
@@ -286,9 +290,14 @@ def _configuration(recorded: Recorded) -> str:
         note = f"The file does not record where the values were set. {note}"
     return (
         paragraph(note, "soft")
-        + (table(heads, own) if own else "")
+        + (_foldable(table(heads, own), len(own)) if own else "")
         + details(f"All {len(rows)} settings", table(heads, rows))
     )
+
+
+def _foldable(content: str, rows: int) -> str:
+    """A table, folded if it is long."""
+    return content if rows <= _LONGEST_TABLE else details(f"{rows} settings", content)
 
 
 def _short(path: str) -> str:
