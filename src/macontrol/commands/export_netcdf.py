@@ -71,8 +71,17 @@ def _fill(dataset: Any, opened: OpenRun, run: Run) -> None:
         if isinstance(value, dict | list):
             value = None if key in ("survey", "window") else text
         if value not in (None, ""):
-            setattr(dataset, key, value if isinstance(value, float) else str(value).encode())
+            setattr(dataset, key, _attribute(value))
     dataset.title = f"macontrol run {opened.path.name}".encode()
+
+
+def _attribute(value: Any) -> Any:
+    """A value of the header in a type that the format has."""
+    if isinstance(value, float):
+        return np.float64(value)
+    if isinstance(value, int) and abs(value) <= _LARGEST:
+        return np.int32(value)
+    return str(value).encode()
 
 
 def _about(column: Column) -> dict[str, str]:

@@ -123,11 +123,14 @@ class Plot:
                 path.append(f"M{x} {base}V{top}H{end}V{base}Z")
         self._layers.append(f'<path class="{look}" d="{"".join(path)}"/>')
 
-    def image(self, uri: str, x: tuple[float, float], y: tuple[float, float]) -> None:
+    def image(
+        self, uri: str, x: tuple[float, float], y: tuple[float, float], *, is_smooth: bool
+    ) -> None:
         """An image between two values of each axis."""
         (left, bottom), (right, top) = self._points(x, y)
+        look = "" if is_smooth else ' class="sharp"'
         self._layers.append(
-            f'<image href="{uri}" x="{left}" y="{top}" width="{right - left}" '
+            f'<image{look} href="{uri}" x="{left}" y="{top}" width="{right - left}" '
             f'height="{bottom - top}" preserveAspectRatio="none"/>'
         )
 

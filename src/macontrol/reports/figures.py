@@ -50,7 +50,8 @@ def trajectory(recorded: Recorded, world: World | None) -> str:
     known = values[np.isfinite(values)]
     low, high = np.percentile(known, [1, 99]).tolist() if len(known) else (0.0, 1.0)
     if len(known):
-        plot.image(heat_map(values[::-1], low, high), (time.low, time.high), (rail.low, rail.high))
+        uri = heat_map(values[::-1], low, high)
+        plot.image(uri, (time.low, time.high), (rail.low, rail.high), is_smooth=world is not None)
     if world is not None:
         plot.outlined(
             [time.low, time.high], [world.fixed_position] * 2, "place", "fixed antenna at x_0"
@@ -79,9 +80,10 @@ def _sampled(recorded: Recorded, along: Floats, time: Axis) -> Floats:
     reward, position = recorded.run["reward"], recorded.run["position"]
     length = recorded.config.physical.region_length
     used = np.isfinite(reward) & (position >= 0) & (position <= length)
+    columns = min(_COLUMNS, recorded.facts.last_slot - recorded.facts.first_slot + 1)
     bins = [
         np.linspace(0, length, _SAMPLED_ROWS + 1),
-        np.linspace(time.low, time.high, _COLUMNS + 1),
+        np.linspace(time.low, time.high, columns + 1),
     ]
     sums, *_ = np.histogram2d(position[used], along[used], bins, weights=reward[used])
     counts, *_ = np.histogram2d(position[used], along[used], bins)

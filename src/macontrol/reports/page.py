@@ -68,6 +68,7 @@ figure { margin: .6rem 0 0; }
   stroke-linejoin: round; }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; font-size: .85rem; margin-top: .5rem; }
 .legend .key { width: 1.5rem; height: .65rem; margin-right: .35rem; }
+.plot image.sharp { image-rendering: pixelated; }
 path.grid { stroke: var(--grid); stroke-width: 1; }
 .plot path.run, .key path.run { stroke: var(--run); }
 .plot path.other, .key path.other { stroke: var(--other); }
