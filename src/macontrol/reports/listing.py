@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from macontrol.config.model.errors import DataError, InputOutputError, NoInputError
-from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.runfile import OpenRun, default_run_folder
 from macontrol.controller.recording.runfile.retention import (
     StoredRun,
     is_being_written,
     stored_runs,
 )
-from macontrol.reports.recorded import FAULTS, State
+from macontrol.reports.recorded import FAULTS, State, state_of
 from macontrol.reports.world import HOW_KNOWN, World, world_of
 
 MOST_SLOTS = 100_000
@@ -96,9 +95,6 @@ def line_of(stored: StoredRun) -> RunLine:
 def _read(stored: StoredRun, run: OpenRun, *, is_running: bool) -> RunLine:
     header, config = run.header, run.header.config
     kinds = [event.kind for event in run.events()]
-    state: State = "cut off"
-    if is_running or EventKind.STOP in kinds:
-        state = "being recorded" if is_running else "ended"
     found = run.columns(("slot", "position", "reward"))
     slot, position, reward = (found[name] for name in ("slot", "position", "reward"))
     world = world_of(config, header.backend, header.seed, slot, position, reward, MOST_SLOTS)
@@ -108,7 +104,7 @@ def _read(stored: StoredRun, run: OpenRun, *, is_running: bool) -> RunLine:
     return RunLine(
         file=str(stored.path),
         size_bytes=stored.size_bytes,
-        state=state,
+        state=state_of(kinds, is_running=is_running),
         started=header.started,
         backend=header.backend,
         bench=header.stage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -77,9 +78,15 @@ def read_recorded(path: Path) -> Recorded:
     with OpenRun(path) as opened:
         run = run_from(opened)
         header = opened.header
-    ended = bool((run.events["kind"] == str(EventKind.STOP)).any())
-    state: State = "being recorded" if is_running else "ended" if ended else "cut off"
+    state = state_of(run.events["kind"].tolist(), is_running=is_running)
     return Recorded(path, header, run, state)
+
+
+def state_of(kinds: Collection[str], *, is_running: bool) -> State:
+    """The state of a run with events of these kinds: one that began reports its end."""
+    if is_running:
+        return "being recorded"
+    return "cut off" if EventKind.START in kinds and EventKind.STOP not in kinds else "ended"
 
 
 class Facts:
