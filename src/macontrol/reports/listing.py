@@ -16,7 +16,7 @@ from macontrol.controller.recording.runfile.retention import (
     is_being_written,
     stored_runs,
 )
-from macontrol.reports.recorded import FAULTS, State, state_of
+from macontrol.reports.recorded import FAULTS, State, check_slots, plausible, state_of
 from macontrol.reports.world import HOW_KNOWN, World, world_of
 
 MOST_SLOTS = 100_000
@@ -95,8 +95,9 @@ def line_of(stored: StoredRun) -> RunLine:
 def _read(stored: StoredRun, run: OpenRun, *, is_running: bool) -> RunLine:
     header, config = run.header, run.header.config
     kinds = [event.kind for event in run.events()]
+    check_slots(run)
     found = run.columns(("slot", "position", "reward"))
-    slot, position, reward = (found[name] for name in ("slot", "position", "reward"))
+    slot, position, reward = (plausible(found[name]) for name in ("slot", "position", "reward"))
     world = world_of(config, header.backend, header.seed, slot, position, reward, MOST_SLOTS)
     known = reward[np.isfinite(reward)]
     span = run.last_slot - run.first_slot + 1 if run.count else 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.config.model.errors import MacontrolError
+from macontrol.config.model.errors import DamagedFileError, MacontrolError
 from macontrol.controller.policies.policy import Policy, margin_of
 from macontrol.controller.policies.registry import POLICIES, make_policy
 from macontrol.controller.policies.theory import Verdict, verdicts
@@ -36,6 +36,8 @@ FAULTS = (
 """The kinds of events that are counted as faults."""
 _MOVED = (EventKind.HOMING, EventKind.RECOVERY)
 _SHORTEST_RUN = 2
+# No time (s), no position (wavelengths), no slot of a run is larger.
+_FAR = 1e12
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +78,33 @@ def read_recorded(path: Path) -> Recorded:
     # First: the lock is opened and closed, and that would drop the locks of an open database.
     is_running = is_being_written(path)
     with OpenRun(path) as opened:
-        run = run_from(opened)
+        check_slots(opened)
+        found = run_from(opened)
         header = opened.header
+    run = replace(found, slots=_plausible(found.slots), events=_plausible(found.events))
     state = state_of(run.events["kind"].tolist(), is_running=is_running)
     return Recorded(path, header, run, state)
+
+
+def check_slots(run: OpenRun) -> None:
+    """Raise DamagedFileError if the slots have numbers that no run gives them."""
+    if run.count and not 1 <= run.first_slot <= run.last_slot <= _FAR:
+        raise DamagedFileError(
+            f"{run.path}: the run file is damaged: it has the slots {run.first_slot} to "
+            f"{run.last_slot}"
+        )
+
+
+def plausible(values: Array) -> Array:
+    """The numbers, with NaN for those that no run records: a damaged file can contain any."""
+    if values.dtype.kind != "f":
+        return values
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(values) <= _FAR, values, np.nan)
+
+
+def _plausible(columns: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: plausible(values) for name, values in columns.items()}
 
 
 def state_of(kinds: Collection[str], *, is_running: bool) -> State:
@@ -133,7 +158,7 @@ class Facts:
 
     def theory(self) -> dict[str, Verdict]:
         """Compare the run with the paper's inequalities for every run of MoveUCB."""
-        if self.slots < _SHORTEST_RUN:
+        if self.slots < _SHORTEST_RUN or not np.isfinite(self._recorded.run["position"]).any():
             return {}
         run, config = self._recorded.run, self._recorded.config
         displaced = sum(self.events[str(kind)] for kind in _MOVED)
