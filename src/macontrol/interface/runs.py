@@ -21,6 +21,8 @@ from macontrol.controller.recording.runfile.schema import EVENT_COLUMNS, SLOT_CO
 if TYPE_CHECKING:
     import xarray
 
+# Nanoseconds in 64 bits end in the year 2262.
+_LATEST_S = 9.2e9
 _COLUMNS = {column.name: column for column in SLOT_COLUMNS}
 _EVENT_TYPES: dict[str, Any] = {"count": np.int64, "number": np.float64, "word": np.str_}
 
@@ -149,9 +151,9 @@ def _event_arrays(events: list[Event]) -> dict[str, NDArray[Any]]:
 
 
 def _utc(unix_s: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Seconds since 1970 as times; NaN becomes NaT."""
+    """Seconds since 1970 as times; NaN, and what is far from any run, become NaT."""
     moments = np.full(len(unix_s), np.datetime64("NaT", "ns"))
-    known = np.isfinite(unix_s)
+    known = np.abs(unix_s) < _LATEST_S
     moments[known] = (unix_s[known] * 1e9).astype("datetime64[ns]")
     return moments
 

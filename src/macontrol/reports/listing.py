@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -55,7 +56,7 @@ def run_files(places: Iterable[Path]) -> list[StoredRun]:
     """
     paths: dict[Path, None] = {}
     for place in places:
-        if place.is_dir():
+        if os.path.isdir(place):  # false for an impossible name, too
             try:
                 paths |= dict.fromkeys(path for path in place.iterdir() if not path.is_symlink())
             except OSError as error:
