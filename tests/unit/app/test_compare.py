@@ -188,12 +188,8 @@ def test_runs_in_other_worlds_are_not_paired(runs: dict[str, Path], tmp_path: Pa
     assert found[0].mean.error == pytest.approx(np.hypot(a.error, b.error))
 
 
-def test_the_policy_is_not_part_of_the_world(
-    runs: dict[str, Path], tmp_path: Path
-) -> None:
-    config = load_config(
-        assignments=["algorithm.window=80", "algorithm.beta=0.5"], base=CONFIG
-    )
+def test_the_policy_is_not_part_of_the_world(runs: dict[str, Path], tmp_path: Path) -> None:
+    config = load_config(assignments=["algorithm.window=80", "algorithm.beta=0.5"], base=CONFIG)
     other = tmp_path / "other.sqlite"
     macontrol.run_simulated("moveucb", config, slots=SLOTS, seed=3, run_file=other)
     (one,) = compared(runs["moveucb"], other)
