@@ -19,8 +19,9 @@ _INTRODUCTION = """\
 # The run file
 
 A run file is an SQLite database with three tables: `header` (key and JSON value), `slots` (one row
-per slot) and `events`. `macontrol export` converts it to CSV or npz with the same columns.
-`macontrol runs --schema` prints this page on the terminal.
+per slot) and `events`. `macontrol export` converts it to CSV, npz or netCDF with the same columns.
+`macontrol runs --schema` prints this page on the terminal. The header's key `origins` says where
+each setting was set, for those that are not a default.
 
 This page is generated from the code: run `make docs` after a change.
 """
