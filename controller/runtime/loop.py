@@ -216,9 +216,7 @@ class SlotLoop:
         if self._on_slot is not None:
             self._on_slot(self.tally, self._clock.now())
 
-    def _report(
-        self, slot: int, kind: EventKind, detail: str, value: float | None = None
-    ) -> None:
+    def _report(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
         self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))
 
 

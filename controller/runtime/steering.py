@@ -71,15 +71,15 @@ class Steering:
         self.is_held = False
         self.goal: float | None = None
         """Where a held antenna goes; None to stay."""
-        self.is_pause_requested = False
-        """Whether the last request is a hold: the survey before slot 1 pauses meanwhile."""
+        self.is_hold_requested = False
+        """Whether the last of these requests was to hold. The survey before slot 1 pauses then."""
 
     def submit(self, request: Request) -> bool:
         """Submit a request from any thread; return whether it is accepted."""
         if len(self.requests) >= MOST_WAITING:
             return False
         if isinstance(request, Hold | Release):
-            self.is_pause_requested = isinstance(request, Hold)
+            self.is_hold_requested = isinstance(request, Hold)
         self.requests.append(request)
         return True
 

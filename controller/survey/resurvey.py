@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from itertools import pairwise
 from math import isfinite, nan
 
 import numpy as np
@@ -34,9 +35,7 @@ class Resurvey:
         self._grid, self._stroke = config.grid, config.physical.rho_max
         self._positions = positions = [float(x) for x in config.survey_positions]
         self._has_begun = False
-        self._tolerance = _TOLERANCE * min(
-            abs(b - a) for a, b in zip(positions, positions[1:], strict=False)
-        )
+        self._tolerance = _TOLERANCE * min(abs(b - a) for a, b in pairwise(positions))
         self._seen: dict[int, tuple[int, float, float, float]] = {}
         """Slot, position, reward and uncertainty by the index of the survey position."""
         self._slots_here = 0

@@ -25,6 +25,7 @@ from macontrol.controller.recording.events import EventKind
 from macontrol.controller.runtime.steering import Adjust, Adopt, Hold, Release, Request, Survey
 from macontrol.controller.survey.file import keep_survey
 from macontrol.controller.survey.resurvey import Resurvey
+from macontrol.controller.survey.samples import Survey as Samples
 
 Report = Callable[[EventKind, str, float | None], None]
 _SECTION = "algorithm."
@@ -79,12 +80,18 @@ class Actions:
         except MacontrolError as error:
             self._submit(Adopt(previous, f"{error}; the previous policy continues"))
         else:
-            if run.bench is not None and run.options.backend == "serial":
-                if problem := keep_survey(run.config, survey, run.bench.identity):
-                    self._report(EventKind.WARNING, problem, None)
+            self._keep_survey(survey)
             sigma_f = survey.sigma_f2(run.config) ** 0.5
             self._submit(Adopt(policy, f"{len(survey.reward)} samples, sigma_f", sigma_f))
         run.walk = None
+
+    def _keep_survey(self, survey: Samples) -> None:
+        """Store the survey for the next run on this port."""
+        run = self._run
+        if run.bench is None or run.options.backend != "serial":
+            return
+        if problem := keep_survey(run.config, survey, run.bench.identity):
+            self._report(EventKind.WARNING, problem, None)
 
     @staticmethod
     def _keep_settings(previous: Policy, policy: Policy) -> None:
@@ -123,7 +130,9 @@ class Actions:
             raise RequestError(WRONG_PARAMETERS, "no key, or no value", "give `key` and `value`")
         key, value = str(parameters["key"]).removeprefix(_SECTION), parameters["value"]
         policy = self._run.policy
-        known: Collection[str] = policy.settings if isinstance(policy, HasSettings) else ()
+        known: Collection[str] = ()
+        if isinstance(policy, HasSettings):
+            known = policy.settings
         if key not in known:
             listed = ", ".join(f"{_SECTION}{name}" for name in known)
             raise RequestError(

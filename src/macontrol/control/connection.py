@@ -162,6 +162,7 @@ class Connection:
         if not self._out:
             self._moved_s = time.monotonic()
         self._out += line
+        self.flush()
 
     def flush(self) -> None:
         """Send as much as the client takes now."""

@@ -87,7 +87,7 @@ class LiveRun(Recorder):
 
     def may_move(self) -> bool:
         """In the survey before slot 1: wait while the antenna is held; False after a stop."""
-        while self.steering.is_pause_requested and not self.stop.is_set:
+        while self.steering.is_hold_requested and not self.stop.is_set:
             time.sleep(_HELD_S)
         return not self.stop.is_set
 
@@ -101,7 +101,7 @@ class LiveRun(Recorder):
             return self.phase or State.STARTING
         if loop.activity:
             return State.RECOVERING
-        if self.steering.is_held:
+        if self.steering.is_hold_requested:
             return State.HOLDING
         return State.RUNNING if self.walk is None else State.SURVEYING
 

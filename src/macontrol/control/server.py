@@ -202,9 +202,7 @@ class Server:
             raise RequestError(BUSY, "too many actions", "try again in a second")
         self._call(method, parameters, client.origin, [self._waiter(client, request)])
 
-    def _call(
-        self, method: str, parameters: Parameters, origin: str, waiters: list[Waiter]
-    ) -> int:
+    def _call(self, method: str, parameters: Parameters, origin: str, waiters: list[Waiter]) -> int:
         self._next_call += 1
         self._calls[self._next_call] = waiters
         self._lines.send(
@@ -241,6 +239,7 @@ class Server:
             for client in self._clients.values():
                 client.offer_events(message["events"], message["dropped"])
         elif "reply" in message:
+            self._snapshot_s = 0.0  # it may be out of date now
             waiters, error = self._calls.pop(message["reply"], []), message.get("error")
             result = message.get("result") or {}
             for name, text in result.pop("arrays", {}).items():

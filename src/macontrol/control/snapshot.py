@@ -94,12 +94,9 @@ class Snapshots:
             tally = run.loop.tally
             self._percentiles = {name: _percentiles(getattr(tally, name)) for name in _PHASES}
         probe = run.bench.probe if run.bench else None
-        floor = probe.noise_floor if isinstance(probe, HasNoiseFloor) else None
-        self._health = {
-            "noise_floor": None if floor is None else _known(floor.dbfs),
-            "noise_floor_unit": None if floor is None else floor.unit,
-            "fault": "",
-        }
+        self._health = {"noise_floor": None, "noise_floor_unit": None, "fault": ""}
+        if isinstance(probe, HasNoiseFloor) and (floor := probe.noise_floor):
+            self._health |= {"noise_floor": _known(floor.dbfs), "noise_floor_unit": floor.unit}
         if isinstance(probe, HasHealth):
             health = probe.health()
             self._health |= {
@@ -116,9 +113,7 @@ class Snapshots:
 
     def _hold(self) -> dict[str, Any]:
         steering = self._run.steering
-        is_held = steering.is_held
-        if self._run.phase is not None:  # before the slots, the latest request counts
-            is_held = steering.is_pause_requested
+        is_held = steering.is_hold_requested
         goal = steering.goal if is_held else None
         return {"is_held": is_held, "goal": goal, "goal_mm": self._mm(goal)}
 
