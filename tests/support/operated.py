@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,13 +45,17 @@ class Operated:
             stderr=subprocess.STDOUT,
             env=self.environment,
         )
-        wait_until(lambda: bool(self._sockets()) or self.process.poll() is not None)
-        assert self.process.poll() is None, self.log
-        (self.path,) = self._sockets()
-        self.client = self.connect()
+        found: list[Client] = []
+        wait_until(lambda: self._try_to_connect(found))
+        (self.client,) = found
 
-    def _sockets(self) -> list[Path]:
-        return list(self.locks.glob("*.sock"))
+    def _try_to_connect(self, found: list[Client]) -> bool:
+        assert self.process.poll() is None, self.log
+        for path in self.locks.glob("*.sock"):  # it may be that of a dead daemon
+            with suppress(OSError):
+                self.path = path
+                found.append(self.connect())
+        return bool(found)
 
     @property
     def log(self) -> str:
