@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -298,6 +300,21 @@ class TestCommands:
                 assert shared.status()["state"] == State.RUNNING
             finally:
                 link.unlink()
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs/control.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    with simulated(tmp_path) as daemon:
+        done = subprocess.run(
+            [sys.executable, "-c", code, daemon.path], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        run = daemon.end()
+    assert run is not None
+    names = [e.detail.split(" by ")[0] for e in run.events if e.kind is EventKind.ACTION]
+    assert names == ["goto", "resume"]
+    assert 2.5 in np.round(run.slots["position"], 9)
 
 
 class TestMessages:
