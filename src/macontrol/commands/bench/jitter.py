@@ -126,7 +126,7 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
     fifo = fifo_is_permitted()
     with tempfile.TemporaryDirectory(prefix="macontrol-jitter-") as name:
         folder = Path(name)
-        with _daemon(folder, seconds, slot_s) as daemon:
+        with running_daemon(folder, seconds, slot_s) as daemon:
             begin = time.monotonic()
             usage = _run_cyclictest(
                 cyclictest, folder / "cyclictest.json", seconds, slot_s, fifo, daemon.pid
@@ -142,7 +142,7 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
 
 
 @contextmanager
-def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.Popen[str]]:
+def running_daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.Popen[str]]:
     """The daemon, after it has reported READY."""
     command = [*python_module("macontrol"), "--backend", "sim", "--cold", "--log", "text"]
     command += ["--name", f"jitter-{os.getpid()}", "--run", str(folder / "run")]
@@ -187,14 +187,14 @@ def _run_cyclictest(
     ) as process:
         resident = 0
         while process.poll() is None:
-            resident = max(resident, _resident_bytes(daemon))
+            resident = max(resident, resident_bytes_of(daemon))
             time.sleep(_POLL_INTERVAL_S)
         assert process.stderr is not None
         output = process.stderr.read()
     if process.returncode != 0 or not report.exists():
         raise HardwareError(f"cyclictest failed: {output.strip() or process.returncode}")
     share = (_cpu_seconds(daemon) - cpu_begin) / (time.monotonic() - begin)
-    return max(resident, _resident_bytes(daemon)), share
+    return max(resident, resident_bytes_of(daemon)), share
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -205,7 +205,7 @@ def _cpu_seconds(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes_of(pid: int) -> int:
     # Not rusage: its maximum includes the memory of the parent before the exec.
     try:
         for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
@@ -243,16 +243,16 @@ def _evaluate(
         slot_s=slot_s,
         seconds=end - begin,
         fifo=fifo,
-        ours=_latencies(np.concatenate([run.slots["wake_s"][inside], stalls]) * 1e6),
+        ours=latencies_of(np.concatenate([run.slots["wake_s"][inside], stalls]) * 1e6),
         cyclictest=_of_histogram(histogram, float(thread["max"]), int(thread["cycles"])),
-        decide=_latencies(run.slots["decide_s"][inside] * 1e6),
+        decide=latencies_of(run.slots["decide_s"][inside] * 1e6),
         missed=int(slots[-1] - slots[0] + 1 - len(slots)),
         resident_bytes=usage[0],
         cpu_share=usage[1],
     )
 
 
-def _latencies(times_us: NDArray[np.float64]) -> Latencies:
+def latencies_of(times_us: NDArray[np.float64]) -> Latencies:
     p50, p99, p99_9 = np.percentile(times_us, QUANTILES, method="higher").tolist()
     return Latencies(len(times_us), p50, p99, p99_9, float(times_us.max()))
 
@@ -346,10 +346,10 @@ def _show(console: Console, jitter: Jitter, bars: list[Bar]) -> None:
     table.add_column("")
     for name in ("wake-ups", "p50", "p99", "p99.9", "largest"):
         table.add_column(name, justify="right")
-    table.add_row("macontrol", *_cells(jitter.ours))
-    table.add_row("cyclictest", *_cells(jitter.cyclictest))
+    table.add_row("macontrol", *cells_of(jitter.ours))
+    table.add_row("cyclictest", *cells_of(jitter.cyclictest))
     table.add_row("ratio", "", *(f"{ratio:.2f}" for ratio in jitter.ratios()), "")
-    table.add_row("decide phase", *_cells(jitter.decide))
+    table.add_row("decide phase", *cells_of(jitter.decide))
     console.print(table)
     console.print(f"{jitter.missed} slots missed.", highlight=False)
     if not jitter.fifo:
@@ -357,6 +357,6 @@ def _show(console: Console, jitter: Jitter, bars: list[Bar]) -> None:
     show_bars(console, bars)
 
 
-def _cells(times: Latencies) -> list[str]:
+def cells_of(times: Latencies) -> list[str]:
     values = (times.p50, times.p99, times.p99_9, times.largest)
     return [str(times.count), *(f"{value:,.1f}" for value in values)]
