@@ -17,7 +17,7 @@ from macontrol.control.messages import (
     Parameters,
 )
 from macontrol.control.snapshot import Snapshots
-from macontrol.control.states import FIXES, TABLE, Action, Outcome
+from macontrol.control.states import FIXES, TABLE, WALKING, Action, Outcome
 from macontrol.controller.policies.policy import HasPosterior, HasSettings, Policy
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.events import EventKind
@@ -52,7 +52,9 @@ class Actions:
         action, state = Action(method), self._run.state
         outcome, reason = TABLE[state][action]
         if outcome is Outcome.REFUSED:
-            raise self._refusal(action, reason, FIXES[reason])
+            raise self._refusal(action, reason)
+        if action in (Action.POSTERIOR, Action.SET) and isinstance(self._run.policy, Resurvey):
+            raise self._refusal(action, WALKING)  # a survey that is held
         if action is Action.POSTERIOR:
             return self._posterior()
         self._methods[action](parameters, origin)
@@ -90,9 +92,11 @@ class Actions:
             for key, value in previous.settings.items():
                 policy.adjust(key, value)
 
-    def _refusal(self, action: Action, reason: str, fix: str) -> RequestError:
+    def _refusal(self, action: Action, reason: str, fix: str = "") -> RequestError:
         message = f"{action.replace('_', '-')} is refused: {reason}"
-        return RequestError(REFUSED, message, fix, state=str(self._run.state), action=str(action))
+        return RequestError(
+            REFUSED, message, fix or FIXES[reason], state=str(self._run.state), action=str(action)
+        )
 
     def _submit(self, request: Request) -> None:
         if not self._run.steering.submit(request):
@@ -143,8 +147,7 @@ class Actions:
 
     def _resurvey(self, _: Parameters, origin: str) -> None:
         if self._run.walk is not None:  # it waits for its first slot
-            reason = "the rail is being surveyed"
-            raise self._refusal(Action.RESURVEY, reason, FIXES[reason])
+            raise self._refusal(Action.RESURVEY, WALKING)
         walk = Resurvey(self._run.config)
         self._submit(Survey(origin, walk))
         self._run.walk = walk
@@ -164,7 +167,7 @@ class Actions:
         if not isinstance(run.policy, HasPosterior):
             name = run.config.algorithm.policy
             reason = f"the policy {name} has no posterior"
-            raise self._refusal(Action.POSTERIOR, reason, "choose a policy with a posterior")
+            raise self._refusal(Action.POSTERIOR, reason, "it needs a policy such as moveucb")
         estimate, last = run.estimate(), run.last
         return {
             "slot": estimate.slot,

@@ -144,6 +144,7 @@ class ControlLink:
             if self._lines is None:
                 return
             self._wait()
+            self._run.await_quiet()
             for message in self._lines.read():
                 self._hear(message)
             self._actions.look_after_survey()

@@ -15,7 +15,7 @@ import macontrol
 from macontrol.config.key_help import docs_of
 from macontrol.control.live_run import LiveRun
 from macontrol.control.messages import API
-from macontrol.controller.policies.policy import HasPosterior, HasSettings
+from macontrol.controller.policies.policy import HasPosterior, HasSettings, Policy
 from macontrol.controller.recording.tally import Percentiles, Tally
 from macontrol.display.run_state import snr_db
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor
@@ -53,9 +53,13 @@ class Snapshots:
         self._slow_s = -_SLOW_S
         self._percentiles: dict[str, dict[str, float | None]] = {}
         self._health: dict[str, Any] = {}
+        self._policy: Policy | None = None
+        self._with_settings: HasSettings | None = None
+        self._posterior: Any = None
         algorithm = type(config.algorithm)  # now, since both take milliseconds
         self._schema: dict[str, Any] = algorithm.model_json_schema()["properties"]
         self._meanings = docs_of(algorithm)
+        self._limits: dict[str, dict[str, Any]] = {}
 
     def make(self) -> dict[str, Any]:
         """The state now."""
@@ -167,10 +171,8 @@ class Snapshots:
         }
 
     def _samples(self) -> dict[str, int | None]:
-        policy, samples = self._run.policy, None
-        if isinstance(policy, HasPosterior):
-            posterior: Any = policy.posterior
-            samples = len(posterior) if hasattr(posterior, "__len__") else None
+        posterior = self._capabilities()[1]
+        samples = len(posterior) if hasattr(posterior, "__len__") else None
         return {"samples": samples, "window": self._run.config.algorithm.window}
 
     def _counts(self, tally: Tally | None) -> dict[str, Any] | None:
@@ -247,23 +249,36 @@ class Snapshots:
         }
 
     def _settings(self) -> dict[str, Any]:
-        policy = self._run.policy
-        if not isinstance(policy, HasSettings):
+        found = self._capabilities()[0]
+        if found is None:
             return {}
         return {
             f"algorithm.{key}": {"value": _known(value), **self.limits(key)}
-            for key, value in dict(policy.settings).items()
+            for key, value in dict(found.settings).items()
         }
+
+    def _capabilities(self) -> tuple[HasSettings | None, Any]:
+        """The policy if it has settings, and its posterior; the checks take long."""
+        policy = self._run.policy
+        if policy is not self._policy:
+            self._policy, self._with_settings, self._posterior = policy, None, None
+            if isinstance(policy, HasSettings):
+                self._with_settings = policy
+            if isinstance(policy, HasPosterior):
+                self._posterior = policy.posterior
+        return self._with_settings, self._posterior
 
     def limits(self, key: str) -> dict[str, Any]:
         """The smallest and the largest value of a setting of `[algorithm]`, and its meaning."""
-        described = self._schema.get(key, {})
-        numbers = [described, *described.get("anyOf", ())]
-        return {
-            "least": _first(numbers, "minimum", "exclusiveMinimum"),
-            "most": _first(numbers, "maximum", "exclusiveMaximum"),
-            "meaning": self._meanings.get(key, ""),
-        }
+        if key not in self._limits:
+            described = self._schema.get(key, {})
+            numbers = [described, *described.get("anyOf", ())]
+            self._limits[key] = {
+                "least": _first(numbers, "minimum", "exclusiveMinimum"),
+                "most": _first(numbers, "maximum", "exclusiveMaximum"),
+                "meaning": self._meanings.get(key, ""),
+            }
+        return self._limits[key]
 
 
 def _first(schemas: list[dict[str, Any]], *names: str) -> float | None:
