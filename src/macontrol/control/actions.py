@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from macontrol.config.model.errors import MacontrolError, RequestError
+from macontrol.config.model.grid import ON_GRID
 from macontrol.control.live_run import LiveRun, pack
 from macontrol.control.messages import (
     BUSY,
@@ -111,14 +112,14 @@ class Actions:
         position = parameters.get("position")
         if position is None:
             position = physical.to_wavelengths(parameters["position_mm"])
-        position = self._run.config.grid.snap(position)
-        if not 0 <= position <= physical.region_length:
+        grid = self._run.config.grid
+        if not -ON_GRID <= position <= grid.length + ON_GRID:
             raise RequestError(
                 WRONG_PARAMETERS,
                 f"{position:g} wavelengths are off the rail",
                 f"0 to {physical.region_length:g} wavelengths, or {physical.rail_mm:g} mm",
             )
-        self._submit(Hold(origin, position))
+        self._submit(Hold(origin, min(max(grid.snap(position), 0.0), grid.length)))
 
     def _set(self, parameters: Parameters, origin: str) -> None:
         if set(parameters) != {"key", "value"}:

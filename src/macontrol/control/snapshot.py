@@ -102,16 +102,16 @@ class Snapshots:
         probe = run.bench.probe if run.bench else None
         self._health = {"noise_floor": None, "noise_floor_unit": None, "fault": ""}
         if isinstance(probe, HasNoiseFloor) and (floor := probe.noise_floor):
-            self._health |= {"noise_floor": _known(floor.dbfs), "noise_floor_unit": floor.unit}
+            self._health |= {"noise_floor": known(floor.dbfs), "noise_floor_unit": floor.unit}
         if isinstance(probe, HasHealth):
             health = probe.health()
             self._health |= {
                 "fault": health.fault,
                 "reopened": health.reopened,
-                "level_dbfs": _known(health.level_dbfs),
-                "clipped_share": _known(health.clipped_share),
-                "lateness_s": _known(health.lateness_s),
-                "rate_hz": _known(health.measured_rate_hz),
+                "level_dbfs": known(health.level_dbfs),
+                "clipped_share": known(health.clipped_share),
+                "lateness_s": known(health.lateness_s),
+                "rate_hz": known(health.measured_rate_hz),
             }
 
     def _mm(self, position: float | None) -> float | None:
@@ -140,7 +140,7 @@ class Snapshots:
 
     def _positions(self) -> dict[str, Any]:
         run, last = self._run, self._run.last
-        position = _known(run.loop.position) if run.loop else None
+        position = known(run.loop.position) if run.loop else None
         target, following = (last.target, last.next_position) if last else (None, None)
         reach = None
         if position is not None:
@@ -164,9 +164,9 @@ class Snapshots:
         return {
             "latest": last.reward if last else None,
             "invalid": last.invalid if last else None,
-            "recent": _known(tally.recent_reward) if tally else None,
-            "mean": _known(tally.mean_reward) if tally else None,
-            "fixed": _known(self._run.fixed_reward()),
+            "recent": known(tally.recent_reward) if tally else None,
+            "mean": known(tally.mean_reward) if tally else None,
+            "fixed": known(self._run.fixed_reward()),
             "largest": self._run.config.g_max,
         }
 
@@ -219,7 +219,7 @@ class Snapshots:
         if tally is None or not isfinite(tally.recent_reward):
             return None
         share = self._run.config.physical.transmission_share
-        return _known(snr_db(tally.recent_reward, share))
+        return known(snr_db(tally.recent_reward, share))
 
     def _stage(self) -> dict[str, Any] | None:
         run = self._run
@@ -233,8 +233,8 @@ class Snapshots:
             "name": described.name,
             "is_lost": bool(run.loop and run.loop.is_stage_lost),
             "homings": run.loop.tally.displaced if run.loop else 0,
-            "travel_mm": _known(described.travel_mm),
-            "step_mm": _known(described.step_mm),
+            "travel_mm": known(described.travel_mm),
+            "step_mm": known(described.step_mm),
         }
 
     def _recording(self) -> dict[str, Any]:
@@ -253,7 +253,7 @@ class Snapshots:
         if found is None:
             return {}
         return {
-            f"algorithm.{key}": {"value": _known(value), **self.limits(key)}
+            f"algorithm.{key}": {"value": known(value), **self.limits(key)}
             for key, value in dict(found.settings).items()
         }
 
@@ -285,14 +285,14 @@ def _first(schemas: list[dict[str, Any]], *names: str) -> float | None:
     return next((s[name] for s in schemas for name in names if name in s), None)
 
 
-def _known(value: float | None) -> float | None:
+def known(value: float | None) -> float | None:
     """A number that JSON has; None for NaN and infinity."""
     return None if value is None or not isfinite(value) else float(value)
 
 
 def _percentiles(durations: Percentiles) -> dict[str, float | None]:
     return {
-        "p50_s": _known(durations.at(50)),
-        "p99_s": _known(durations.at(99)),
+        "p50_s": known(durations.at(50)),
+        "p99_s": known(durations.at(99)),
         "largest_s": durations.largest,
     }
