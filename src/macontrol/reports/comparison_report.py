@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from macontrol.reports.comparison import HOW, RULE, Difference, Entry
+from macontrol.reports.comparison import HOW, Difference, Entry
 from macontrol.reports.drawing import Axis, Plot, block_means, block_slots, extremes
 from macontrol.reports.figures import RATE, rail_axes, seconds
 from macontrol.reports.page import page, paragraph, section, table
@@ -196,6 +196,3 @@ def _settings(found: Sequence[Difference]) -> str:
         heads = ("setting", one.first, one.run)
         parts.append(table(heads, rows) if rows else paragraph(f"{one.run}: the same settings."))
     return section("Settings that differ", *parts)
-
-
-__all__ = ["FIGURES", "RULE", "as_data", "comparison_page", "figures_of", "sentence"]
