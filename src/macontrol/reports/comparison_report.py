@@ -12,7 +12,7 @@ from macontrol.reports.comparison import HOW, Difference, Entry
 from macontrol.reports.drawing import Axis, Plot, block_means, block_slots, extremes
 from macontrol.reports.figures import RATE, rail_axes, seconds
 from macontrol.reports.page import page, paragraph, section, table
-from macontrol.reports.run_report import length_text
+from macontrol.reports.quantities import duration_text
 from macontrol.reports.world import World
 
 LOOKS = ("run", "other", "third", "fixed", "best")
@@ -42,7 +42,7 @@ def figures_of(entry: Entry) -> tuple[str, ...]:
         recorded.header.backend,
         str(recorded.run.seed),
         f"{recorded.header.started:%Y-%m-%d %H:%M:%S}",
-        length_text(facts.duration_s),
+        duration_text(facts.duration_s),
         str(facts.slots),
         str(facts.missed),
         _mean_text(entry),
