@@ -171,7 +171,7 @@ class TestSubscription:
 
 
 class TestServer:
-    def test_its_death_is_reported_once_and_the_run_goes_on(self, tmp_path: Path) -> None:
+    def test_its_death_is_reported_once_and_the_run_continues(self, tmp_path: Path) -> None:
         with simulated(tmp_path) as daemon:
             slot, first = daemon.status()["slot"], daemon.server_pid
             os.kill(first, signal.SIGKILL)

@@ -165,7 +165,7 @@ def test_wrong_usage_and_unusable_files(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def three_runs(folder: Path) -> list[Path]:
-    """Runs, the newest first, and a file that is none."""
+    """Runs, the newest first, and a file that is not a run file."""
     paths = [write_run(folder / f"run-{age}.sqlite", range(1, 9)) for age in (1, 2, 3)]
     for age, path in enumerate(paths, start=1):
         os.utime(path, (1_700_000_000 - age * 100,) * 2)
