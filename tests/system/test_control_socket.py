@@ -312,6 +312,7 @@ def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
             [sys.executable, "-c", code, daemon.path], capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
+        wait_until(lambda: daemon.status()["events"].get("action") == 2)  # resume has its slot
         run = daemon.end()
     assert run is not None
     names = [e.detail.split(" by ")[0] for e in run.events if e.kind is EventKind.ACTION]

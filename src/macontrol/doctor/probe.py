@@ -100,9 +100,7 @@ class ProbeExamination:
         """The health after a measurement, once the sample rate is known."""
         clock = self._clock
         try:
-            now = clock.now()
-            self._probe.request(1, now, now + _LEVEL_S)
-            self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
+            self._measure_once()
         except ProbeError:
             pass  # the health shows it
         known_s = clock.now() + _RATE_KNOWN_S
@@ -129,6 +127,12 @@ class ProbeExamination:
         except ProbeError:
             pass  # use what was measured before
         return sorted(delays)
+
+    def _measure_once(self) -> Sequence[Measurement]:
+        """The measurement of an interval that begins now; none if that takes too long."""
+        now = self._clock.now()
+        self._probe.request(1, now, now + _LEVEL_S)
+        return self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
 
     def _collect(self, until_s: float) -> Sequence[Measurement]:
         """The next measurements that are ready; none if that takes too long."""
@@ -163,9 +167,7 @@ class ProbeExamination:
     def _report_level(self, floor: NoiseFloor | ProbeError | None) -> None:
         """The level of one measurement, which may be at the noise floor."""
         try:
-            now = self._clock.now()
-            self._probe.request(1, now, now + _LEVEL_S)
-            found = self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
+            found = self._measure_once()
         except ProbeError as error:
             self._report.error("level", error, _FIX_ABOVE)
             return
