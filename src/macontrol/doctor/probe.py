@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import isnan
 from statistics import median
@@ -99,10 +99,8 @@ class ProbeExamination:
     def _measure_level(self, probe: HasHealth, radio: SdrSettings) -> ProbeHealth:
         """The health after a measurement, once the sample rate is known."""
         clock = self._clock
-        try:
+        with suppress(ProbeError):  # the health shows it
             self._measure_once()
-        except ProbeError:
-            pass  # the health shows it
         known_s = clock.now() + _RATE_KNOWN_S
         while not _keeps_rate(health := probe.health(), radio):
             is_known = not isnan(health.measured_rate_hz)
