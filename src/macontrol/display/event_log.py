@@ -35,7 +35,8 @@ _CLOSE_WITHIN_S = 0.5
 # Every event of these kinds is written: they are rare, and no two are alike.
 _ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL, EventKind.NOISE_FLOOR)
 # Of these kinds, events that differ in detail or value are counted apart: an operator's next
-# action and its result, a fault with another cause. At most this many different ones of a kind are written.
+# action and its result, a fault with another cause. At most this many different ones of a kind are
+# written.
 _APART = (
     EventKind.ACTION,
     EventKind.STAGE_FAULT,
