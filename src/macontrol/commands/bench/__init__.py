@@ -1,4 +1,4 @@
-"""Measure macontrol on this machine, and compare the results with bars."""
+"""Measure macontrol on this machine, or compare policies on one bench."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from typing import Protocol
 
 from macontrol.command_parser import HelpFormatter
-from macontrol.commands.bench import end_to_end, jitter, posterior
+from macontrol.commands.bench import ab, end_to_end, jitter, posterior
 
 
 class Subject(Protocol):
@@ -22,6 +22,7 @@ SUBJECTS: dict[str, Subject] = {
     "posterior": posterior,
     "jitter": jitter,
     "end-to-end": end_to_end,
+    "ab": ab,
 }
 
 
