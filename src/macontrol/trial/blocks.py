@@ -5,9 +5,9 @@ Each block is a run of its own: a new policy, a new loop and a run file, which `
 
 All policies know the same at the start of a block: the survey's sigma_f, and no samples, as those
 of the survey age and those of the block before come from another policy. (Sweep-and-hold starts
-with the survey's best position; that is what it is.) The first w slots of a block do not count, for
-any policy: after them a window has only samples of its own block, so that the reward depends
-neither on this start nor on the policy before.
+with the survey's best position; that is what it is.) The first w slots of a block, but at most half
+of it, do not count, for any policy: after w slots the window is full of samples of this block, and
+the reward depends neither on this start nor on the policy before.
 
 A policy sees the slots 1, 2, … of its block. The probe and the run file count on through the trial,
 in slots of time since its start: a late measurement belongs to no later block, and a simulated
@@ -126,14 +126,15 @@ class Trial:
             def report(kind: EventKind, detail: str) -> None:
                 recorders.submit(Event(loop.tally.slot, self._clock.now(), kind, detail))
 
-            reason = "the block has ended"
+            reason, is_complete = "the block has ended", False
             report(EventKind.POLICY, label)
             try:
                 loop.approach(policy.start_position)
                 probe.offset = self._slots_before = self._slots_so_far(config)
                 report(EventKind.START, f"block {block.number}, round {block.round}")
                 with self._realtime(loop), self._monitor(loop, config, closing):
-                    loop.run(slots=self._plan.slots)
+                    loop.run(duration_s=self._plan.slots * config.physical.slot_duration_s)
+                is_complete = not self._stop.is_set
             except MacontrolError as error:
                 reason = str(error)
                 raise
@@ -142,20 +143,24 @@ class Trial:
                     loop.halt()
                 report(EventKind.STOP, reason)
                 self._slots_before += loop.tally.slot
-                self._add(block, label, loop.tally, counted.tally, config)
+                self._add(block, loop.tally, counted.tally, config, is_complete=is_complete)
 
     def _slots_so_far(self, config: Config) -> int:
         passed = (self._clock.now() - self._began_s) / config.physical.slot_duration_s
         return max(self._slots_before, round(passed))
 
-    def _add(self, block: Block, label: str, whole: Tally, counted: Tally, config: Config) -> None:
-        slots = max(0, whole.slot - self._plan.settling)
+    def _add(
+        self, block: Block, whole: Tally, counted: Tally, config: Config, *, is_complete: bool
+    ) -> None:
+        label = self._plan.labels[block.policy]
+        ran = self._plan.slots if is_complete else whole.slot
+        slots = max(0, ran - self._plan.settling)
         self.results.append(
             BlockResult(
                 number=block.number,
                 round=block.round,
                 policy=label,
-                is_complete=whole.slots + whole.missed >= self._plan.slots,
+                is_complete=is_complete,
                 slots=slots,
                 rewards=counted.rewards,
                 reward=counted.mean_reward if counted.rewards else None,

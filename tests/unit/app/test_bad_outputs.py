@@ -40,13 +40,17 @@ OUTPUTS = {
         *("--jobs", "1", "--out"),
     ),
     "bench end-to-end": ("bench", "end-to-end", "--keep"),
+    "bench ab": (
+        *("bench", "ab", "--backend", "sim", "--fast", "--policies", "fixed,fixed"),
+        *("--block", "0.1", "--blocks", "1", "--out"),
+    ),
     "virtual-bench --link": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--link"),
     "virtual-bench --probe-link": ("virtual-bench", "--probe", "line", "--probe-link"),
     "virtual-bench --notify": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--notify"),
 }
 # All end like a plot, so that they can be named by any option.
 REFUSED = ("pipe.png", "zero.png", "socket.png", "full.png/a.png", "circle.png", "x" * 300 + ".png")
-FOLDERS = ("reproduce", "bench end-to-end")
+FOLDERS = ("reproduce", "bench end-to-end", "bench ab")
 STREAMED = ("export csv", "export npz", "survey --out", "survey --plot", "replay --csv")
 
 
@@ -89,6 +93,7 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
         *("run --run", "run --traffic", "check --traffic", "survey --traffic"),
         *("survey --out", "survey --plot", "export --out", "simulate-map --out"),
         *("replay --csv", "replay --json", "replay --plot", "reproduce --out", "bench --keep"),
+        *("bench --out", "bench --traffic"),
         *("virtual-bench --link", "virtual-bench --notify", "virtual-bench --probe-link"),
     }
     configs = {"run", "check", "config", "survey", "simulate-map", "replay", "bench"}

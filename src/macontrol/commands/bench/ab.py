@@ -7,9 +7,9 @@ t): what is alike within a block does not matter. A policy that is given twice, 
 fixed,fixed, should show no difference.
 
 Each block starts with a new policy, at its start position, with sigma_f of the survey and without
-samples. Its first w slots (algorithm.window) do not count. Each block has a run file of its own in
-one folder, and the result is there in trial.json. After a stop or a fault, the complete rounds
-count.
+samples. Its first w slots (algorithm.window) do not count, but at most half of the block. Each
+block has a run file of its own in one folder, and the result is there in trial.json. After a stop
+or a fault, the complete rounds count.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ SUMMARY = "policies that alternate on one bench, with confidence intervals"
 
 ROUNDS = 10
 _MOST_ROUNDS = 999
+_FEWEST_SLOTS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +152,8 @@ class _Command:
         """Run the trial and show its result; a failure is raised after that."""
         from macontrol.stop_signals import ForcedStop, StopSignals
 
-        signals, failure = StopSignals(), None
+        signals = StopSignals()
+        failure: MacontrolError | None = None
         try:
             with ExitStack() as closing:
                 closing.enter_context(signals)
@@ -179,7 +181,7 @@ class _Command:
         name = config.stage.port_path if serial else "sim"
         clock: Clock = WallClock()
         if fast:
-            clock = VirtualClock(on_wait=lambda: self._trial and self._trial.throttle())
+            clock = VirtualClock(on_wait=self._throttle)
         else:
             closing.enter_context(InstanceLock(name))
         bench = self._open(name, clock, signals, closing)
@@ -203,6 +205,10 @@ class _Command:
             on_hang=partial(self._show, "a policy does not return"),
         )
         self._trial.run()
+
+    def _throttle(self) -> None:
+        if self._trial is not None:
+            self._trial.throttle()
 
     def _config_of_survey(self) -> Config:
         """The config of a policy that needs the survey's samples to be fresh, if there is one."""
@@ -230,9 +236,7 @@ class _Command:
             traffic=arguments.traffic,
         )
 
-    def _open(
-        self, name: str, clock: Clock, signals: StopSignals, closing: ExitStack
-    ) -> Backend:
+    def _open(self, name: str, clock: Clock, signals: StopSignals, closing: ExitStack) -> Backend:
         """The bench, ready to run; `closing` closes it."""
         arguments, config = self._arguments, self._configs[0]
         if arguments.backend == "sim":
@@ -346,10 +350,10 @@ def _plan(config: Config, arguments: argparse.Namespace) -> Plan:
 
     slot_s, window = config.physical.slot_duration_s, config.algorithm.window
     slots = round(arguments.block / slot_s)
-    if slots < 2 * window:
+    if slots < _FEWEST_SLOTS:
         raise UsageError(
-            f"--block {arguments.block:g} is {slots} slots, and the first {window} do not count",
-            f"give at least {2 * window * slot_s:g} s: two windows (algorithm.window)",
+            f"--block {arguments.block:g} s is {slots} slots",
+            f"give at least {_FEWEST_SLOTS * slot_s:g} s ({_FEWEST_SLOTS} slots)",
         )
     rounds = arguments.blocks or ROUNDS
     if arguments.duration is not None:
@@ -362,7 +366,11 @@ def _plan(config: Config, arguments: argparse.Namespace) -> Plan:
     if rounds > _MOST_ROUNDS:
         raise UsageError(f"{rounds} rounds", f"at most {_MOST_ROUNDS} are possible")
     return Plan.random(
-        arguments.policies, rounds, seed=config.run.seed, slots=slots, settling=window
+        arguments.policies,
+        rounds,
+        seed=config.run.seed,
+        slots=slots,
+        settling=min(window, slots // 2),
     )
 
 
