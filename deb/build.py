@@ -39,6 +39,9 @@ PYTHON = f"python3.{sys.version_info.minor}"
 
 
 def main(out: Path) -> None:
+    for tool, name in {"make": "make", "dpkg-shlibdeps": "dpkg-dev", "objdump": "binutils"}.items():
+        if shutil.which(tool) is None:
+            sys.exit(f"{tool} is missing.\nFix: sudo apt install {name}")
     with tempfile.TemporaryDirectory(prefix="macontrol-deb-") as folder:
         tree = Path(folder) / "tree"
         tree.mkdir()

@@ -128,6 +128,27 @@ class CommandRefusedError(MacontrolError):
     """The guard refused a command: beyond the stroke or the region, or not a number."""
 
 
+class NoDaemonError(HardwareError):
+    """No daemon is running, or none of this name, or it has ended."""
+
+
+class ActionRefusedError(MacontrolError):
+    """A running daemon refuses what an operator requests; it may accept it in another state."""
+
+    exit_code = 75
+
+
+class RequestError(MacontrolError):
+    """A request on the control socket that is answered with an error."""
+
+    def __init__(self, code: int, detail: str, fix: str = "", **data: str) -> None:
+        super().__init__(detail, fix)
+        self.code = code
+        self.data = data
+        self.request: object = None
+        """The id of the request, if it is known."""
+
+
 class InputOutputError(MacontrolError):
     """Reading or writing a file failed."""
 
@@ -162,14 +183,6 @@ class ContradictionError(ValueError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem.error()) for problem in problems))
         self.problems = problems
-
-
-class RealtimeRefusedError(MacontrolError):
-    """The system does not give a part of the real-time setup; `by_limit`: a limit of the user."""
-
-    def __init__(self, detail: str, fix: str, *, by_limit: bool = False) -> None:
-        super().__init__(detail, fix)
-        self.by_limit = by_limit
 
 
 class SlotGivenUpError(Exception):

@@ -8,6 +8,7 @@ to show.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # a description of a policy loads without NumPy
@@ -40,23 +41,18 @@ class Policy(Protocol):
     @property
     def start_position(self) -> float:
         """Get x_1, the position of the antenna before slot 1, in wavelengths."""
-        ...
 
     def resume(self, target: float) -> None:
         """Continue with the target of an earlier run; its samples are given to `observe`."""
-        ...
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         """Add the reward of a slot; it may be late, and some slots have none."""
-        ...
 
     def withdraw(self, slot: int) -> None:
         """Forget the reward of a slot: there was no signal in it."""
-        ...
 
     def decide(self, slot: int, position: float) -> Decision:
         """Choose the position of the next slot, given that of the antenna in this slot."""
-        ...
 
 
 @runtime_checkable
@@ -66,17 +62,29 @@ class HasSurface(Protocol):
     @property
     def surface(self) -> Array:
         """Get F_t over the grid, as of the last decision (eq. acq-fn)."""
-        ...
 
     @property
     def margin(self) -> float:
         """Get Δ: the target is kept while the surface exceeds it by no more than this."""
-        ...
 
 
 def margin_of(policy: Policy) -> float:
     """Δ of a policy with a surface; 0 for any other, for which nothing is proven."""
     return policy.margin if isinstance(policy, HasSurface) else 0.0
+
+
+@runtime_checkable
+class HasSettings(Protocol):
+    """A policy with settings of `[algorithm]` that can change within a run."""
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """Get their current values, by the key in `[algorithm]`."""
+        ...
+
+    def adjust(self, key: str, value: float) -> None:
+        """Change one, which the config has accepted; it counts from the next decision on."""
+        ...
 
 
 class Posterior(Protocol):

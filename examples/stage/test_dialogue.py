@@ -71,10 +71,12 @@ def port() -> Iterator[str]:
 def board(port: str) -> Iterator[Board]:
     with serial.Serial(port, 115200, timeout=2.0) as connection:
         connection.readline()  # what a board sends when it starts, if opening restarts it
+        connection.timeout = 15.0  # a busy computer delays the emulated board
         board = Board(connection)
         board.ask("stop")
         board.rest()
         yield board
+    time.sleep(0.1)  # or the emulated board does not see that the port was closed
 
 
 def test_the_facts_of_the_board(board: Board) -> None:

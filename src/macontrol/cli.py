@@ -27,7 +27,7 @@ from macontrol.standard_streams import (
 
 
 class Command(Protocol):
-    """A command's module: its docstring is the description that `--help` shows."""
+    """A command's module, or an object like one: `--help` shows its docstring."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
     def main(self, arguments: argparse.Namespace) -> int: ...
@@ -38,9 +38,19 @@ COMMANDS = {
     "config": "show every setting, its value and where it was set",
     "devices": "list likely stages and radios on this machine, and who uses them",
     "plugins": "list stages, probes and policies, also of other distributions, and what is broken",
+    "status": "show what a running daemon does",
+    "hold": "keep the antenna where it is",
+    "resume": "let the policy decide again, after hold or goto",
+    "goto": "bring the antenna to a position, and hold it there",
+    "set": "change a setting of the policy within the run",
+    "resurvey": "survey the rail again within the run",
+    "noise-floor": "measure the noise floor again within the run",
+    "stop": "end a run",
     "survey": "measure the reward along the rail once, and write it to a file",
-    "runs": "describe the columns and events of a run file",
-    "export": "write a recorded run as csv, npz, or a reward map",
+    "runs": "list recorded runs, remove old ones, describe the columns of a run file",
+    "report": "write a recorded run as a page with figures, for any browser",
+    "compare": "compare recorded runs, with the standard errors of their differences",
+    "export": "write a recorded run as csv, npz, netCDF, or a reward map",
     "replay": "run a policy on a recorded or simulated reward map",
     "simulate-map": "write a simulated world that policies can be replayed on",
     "reproduce": "compute the paper's figures, compared with the paper's values",
@@ -50,11 +60,15 @@ COMMANDS = {
 }
 """Each command and its summary. A module is loaded when it is used: some take a second."""
 
+# Commands that share a module: each acts on a running daemon.
+_ACTIONS = ("hold", "resume", "goto", "set", "resurvey", "noise-floor", "stop")
+
 DESCRIPTION = "Position a movable antenna on a linear stage, live, with MoveUCB."
 
 EXIT_CODES = """\
 0 done, 64 wrong usage, 65 unusable input file, 66 input file missing or unreadable,
-69 hardware unavailable, 70 internal error, 74 input/output error, 78 wrong configuration,
+69 hardware or daemon unavailable, 70 internal error, 74 input/output error, 75 an operator's action
+is refused for now, 78 wrong configuration,
 128 + n ended by signal n."""
 
 EPILOG = f"""\
@@ -113,14 +127,16 @@ def _run_and_flush(words: list[str]) -> int:
         raise
 
 
-def _load(command: str) -> Command:
-    module = import_module(f"macontrol.commands.{command.replace('-', '_')}")
-    return cast(Command, module)
+def load_command(command: str) -> Command:
+    """The module of a command, or its part of a module that several commands share."""
+    home = "operate" if command in _ACTIONS else command.replace("-", "_")
+    module = import_module(f"macontrol.commands.{home}")
+    return cast(Command, module.COMMANDS[command] if command in _ACTIONS else module)
 
 
 def parser_of(command: str) -> Parser:
     """The parser of a command; of the controller, which runs without one, for an empty name."""
-    module = _load(command or "run")
+    module = load_command(command or "run")
     parser = Parser(
         prog=f"macontrol {command}".strip(),
         description=module.__doc__ if command else DESCRIPTION,
@@ -147,14 +163,14 @@ def _run(words: list[str]) -> int:
         return 0
     if words and words[0] in COMMANDS:
         arguments = parser_of(words[0]).parse_args(words[1:])
-        return _load(words[0]).main(arguments)
+        return load_command(words[0]).main(arguments)
     parser = parser_of("")
     if words and not words[0].startswith("-"):
         raise _unknown_command(words[0])
     if not words:
         parser.print_help()
         return 0
-    return _load("run").main(parser.parse_args(words))
+    return load_command("run").main(parser.parse_args(words))
 
 
 def _unknown_command(word: str) -> UsageError:

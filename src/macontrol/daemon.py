@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from macontrol.config import Config
+from macontrol.config.checks.effects import short_stroke
 from macontrol.config.model.errors import (
     MacontrolError,
     PolicyError,
@@ -20,6 +19,9 @@ from macontrol.config.model.errors import (
     StageError,
     described,
 )
+from macontrol.control.link import ControlLink
+from macontrol.control.live_run import LiveRun
+from macontrol.control.states import State
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
@@ -33,12 +35,13 @@ from macontrol.controller.recording.tally import EventCounter, Tally
 from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.steering import Steering
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
-from macontrol.policy_monitor import PolicyMonitor
+from macontrol.policy_monitor import PolicyMonitor, main_frame
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
@@ -69,19 +72,28 @@ class Daemon:
         if options.fast:
             self._clock = VirtualClock(on_wait=lambda: self._recording.throttle())
         self._events = EventCounter()
-        self._recorders = Recorders(self._events)
+        self._steering = Steering()
         self._loop: SlotLoop | None = None
         self._reports: ServiceReports | None = None
         self._floor_dbfs: float | None = None
-        self._starting_point = StartingPoint(
-            config, options, self._clock, self._signals.stop, note=self._display.note
-        )
         self._recording = Recording(
             config,
             options,
             self._clock,
             note=self._display.note,
             on_problem=partial(self._report, EventKind.RECORDING),
+        )
+        self._live = LiveRun(
+            config, options, self._signals.stop, self._steering, self._events, self._recording
+        )
+        self._recorders = Recorders(self._events, self._live)
+        self._starting_point = StartingPoint(
+            config,
+            options,
+            self._clock,
+            self._signals.stop,
+            note=self._display.note,
+            live=self._live,
         )
 
     def _simulation(self) -> SimulatedRun | None:
@@ -132,6 +144,10 @@ class Daemon:
                 name = self._config.stage.port_path
             lock = closing.enter_context(InstanceLock(name))
             self._recorders.add(closing.enter_context(LockFollower(lock.follow)))
+            control = ControlLink.of(self._live, self._report)
+            closing.callback(control.close)
+            if problem := control.start():
+                self._display.note(problem)
 
     def _start(self, closing: ExitStack) -> Start | str:
         """Open the bench and find what the run starts from; a note if it was stopped before."""
@@ -149,8 +165,9 @@ class Daemon:
         """The bench, ready to run; `closing` closes it."""
         report = partial(self._report, EventKind.NOISE_FLOOR)
         if self._simulated is not None:
-            closing.enter_context(FloorRequest(None, report))
-            bench = self._simulated.open(self._clock, resume, closing)
+            self._live.floor = closing.enter_context(FloorRequest(None, report))
+            bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
+            self._live.fixed_reward = self._simulated.fixed_reward
             if recorder := self._simulated.recorder:
                 self._recorders.add(recorder)
             return bench
@@ -168,10 +185,12 @@ class Daemon:
             confirm_homing=lambda: may_home(yes=yes, at_terminal=at_terminal, stop=stop),
             report=self._display.note,
             log=self._recording.open_traffic(closing),
+            on_homing=self._live.set_homing,
             stop=stop,
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
         )
 
+        self._live.bench = bench
         probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
 
         def measure_floor() -> float:
@@ -182,7 +201,8 @@ class Daemon:
 
         # Before the first step: the default action of the signal ends the process.
         report = partial(self._report, EventKind.NOISE_FLOOR)
-        closing.enter_context(FloorRequest(measure_floor if probe else None, report))
+        request = FloorRequest(measure_floor if probe else None, report)
+        self._live.floor = closing.enter_context(request)
         bench.open(closing)
         floor = probe.noise_floor if probe else None
         self._floor_dbfs = None if floor is None else floor.dbfs
@@ -193,7 +213,7 @@ class Daemon:
         policy = make_policy(config, start.survey, with_samples=start.with_samples)
         if resume is not None:
             self._resume_policy(policy, resume)
-        loop = self._loop = SlotLoop(
+        loop = self._loop = self._live.loop = SlotLoop(
             config,
             policy,
             Guard.of(config, start.bench.stage),
@@ -201,6 +221,7 @@ class Daemon:
             self._clock,
             self._recorders,
             stop=self._signals.stop,
+            steering=self._steering,
             on_slot=self._sign_of_life,
         )
         return loop, policy
@@ -227,7 +248,7 @@ class Daemon:
         if recorder := self._recording.start(start.survey, start.resume, identity):
             self._recorders.add(recorder)
             closing.callback(lambda: self._recording.close(self._close_s))
-        self._display.start(closing, self._config, self._options.name, loop, policy)
+        self._display.start(closing, self._config, self._options.name, loop)
         self._recorders.add(self._display)
 
     def _drive(
@@ -250,6 +271,7 @@ class Daemon:
             self._report(EventKind.INTERNAL, "".join(traceback.format_exception(error)))
             raise
         finally:
+            self._live.phase = State.STOPPING
             with suppress(StageError):  # closing the stage reports it
                 loop.halt()
             self._notifier.stopping()
@@ -272,7 +294,7 @@ class Daemon:
             samples = len(start.survey.reward) if start.with_samples else 0
             sigma_f = start.survey.sigma_f2(config) ** 0.5
             self._report(EventKind.SURVEY, f"{samples} samples, sigma_f", sigma_f)
-        if warning := _short_stroke(config):
+        if warning := short_stroke(config):
             self._warn(warning)
 
     def _run_slots(self, loop: SlotLoop, policy: Policy, start: Start) -> None:
@@ -293,6 +315,7 @@ class Daemon:
         monitor = PolicyMonitor(loop.decision, patience_s, lambda: self._end_hanging(loop))
         with reports, monitor:
             self._reports = reports
+            self._live.phase = None
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
     def _end_hanging(self, loop: SlotLoop) -> None:
@@ -306,7 +329,7 @@ class Daemon:
         try:
             with suppress(StageError):  # the slot thread is not in the stage's code
                 loop.halt()
-            stack = "".join(traceback.format_stack(_main_frame()))
+            stack = "".join(traceback.format_stack(main_frame()))
             self._report(EventKind.POLICY_FAULT, f"{error}\n{stack}")
             self._report(EventKind.STOP, str(error))
             self._notifier.stopping()
@@ -347,9 +370,12 @@ class Daemon:
 
     def _theory(self, policy: Policy, tally: Tally) -> dict[str, Verdict]:
         physical = self._config.physical
-        return tally.theory(
+        found = tally.theory(
             length=physical.region_length, rho_max=physical.rho_max, margin=margin_of(policy)
         )
+        if self._events.counts[EventKind.ACTION]:  # the others are about a policy on its own
+            return {name: found[name] for name in ("reach", "region")}
+        return found
 
     def _internal(self, error: Exception) -> MacontrolError:
         """A bug in macontrol as one line, and where its traceback is."""
@@ -371,20 +397,3 @@ class Daemon:
     def _report(self, kind: EventKind, detail: str, value: float | None = None) -> None:
         slot = self._loop.tally.slot if self._loop is not None else 0
         self._recorders.submit(Event(slot, self._clock.now(), kind, detail, value))
-
-
-def _main_frame() -> FrameType | None:
-    """What the main thread executes, which is the slot thread."""
-    return sys._current_frames().get(threading.main_thread().ident or 0)
-
-
-def _short_stroke(config: Config) -> str | None:
-    """A warning if the actuator covers less than the stroke that the config asks for."""
-    physical = config.physical
-    configured = float("inf") if physical.stroke == "auto" else physical.stroke
-    if physical.rho_max >= min(physical.nominal_reach, configured) - 1e-12:
-        return None
-    return (
-        f"the actuator covers {physical.rho_max:.4g} wavelengths in T_a, less than "
-        f"v·T_a = {physical.nominal_reach:.4g}: that is the stroke of this run"
-    )

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.control.live_run import LiveRun
+from macontrol.control.states import State
 from macontrol.controller.policies.registry import POLICIES
 from macontrol.controller.recording.runfile.files import default_run_folder, runs_in, runs_named
 from macontrol.controller.recording.runfile.resume import Resume, find_resume_among
@@ -51,10 +53,12 @@ class StartingPoint:
         stop: StopToken,
         *,
         note: Callable[[str], None],
+        live: LiveRun | None = None,
     ) -> None:
         self._config = config
         self._options = options
         self._clock = clock
+        self._live = live
         self._stop = stop
         self._note = note
         self.not_resumed: str | None = None
@@ -133,15 +137,26 @@ class StartingPoint:
         if not self._options.cold and (survey := self._kept_survey(kept, bench)):
             return survey
         self._note(f"survey: walking the rail, {len(positions)} positions")
+        live = self._live
         with survey_progress(len(positions), shown=show_progress) as on_progress:
+
+            def progress(done: int) -> None:
+                if live is not None:
+                    live.phase, live.progress = State.SURVEYING, (done, len(positions))
+                on_progress(done)
+
+            progress(0)
             survey = walk_rail(
                 config,
                 bench,
                 self._clock,
                 FaultReporter(self._note),
                 stop=self._stop,
-                on_progress=on_progress,
+                may_move=None if live is None else live.may_move,
+                on_progress=progress,
             )
+        if live is not None:
+            live.phase, live.progress = State.STARTING, None
         if self._stop.is_set:
             return None
         if problem := keep_survey(config, survey, bench.identity):

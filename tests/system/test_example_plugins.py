@@ -93,9 +93,9 @@ def test_the_policy_runs_on_the_simulated_bench(lab: Path) -> None:
 
 @pytest.fixture(scope="module")
 def stepper_bench(lab: Path) -> Iterator[str]:
-    """A virtual bench with the example's stage at the link `stage`; the address of its radio."""
+    """A virtual bench with the example's stage at the link `port`; the address of its radio."""
     command = [str(lab / "environment/bin/python"), "-P", "-m", "macontrol", "virtual-bench"]
-    command += ["--stage", "stepper", "--link", "stage", "--rtl-tcp", "127.0.0.1:0"]
+    command += ["--stage", "stepper", "--link", "port", "--rtl-tcp", "127.0.0.1:0"]
     with subprocess.Popen(
         command, cwd=lab, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
     ) as bench:
@@ -113,16 +113,27 @@ def test_the_stage_is_a_choice_of_the_command_line(lab: Path) -> None:
 
 
 def test_the_stage_passes_the_doctor(lab: Path, stepper_bench: str) -> None:
-    words = ["check", "--backend", "serial", "--stage", "stepper", "--port", "stage"]
-    report = macontrol(lab, *words, "--probe", f"rtl_tcp://{stepper_bench}")
-    assert "stepper board rail-1" in report
-    assert "FAIL" not in report
+    words = ["check", "--backend", "serial", "--stage", "stepper", "--port", "port"]
+    done = run(lab, "-P", "-m", "macontrol", *words, "--probe", f"rtl_tcp://{stepper_bench}")
+    # On a busy computer the emulated radio may lose samples, which is not about the stage.
+    results = {line[6:17].strip(): line[:4] for line in done.stdout.splitlines()}
+    assert "stepper board rail-1" in done.stdout
+    assert {results[name] for name in ("board", "settings", "homing")} == {"pass"}
 
 
 def test_the_stage_runs_on_the_virtual_bench(lab: Path, stepper_bench: str) -> None:
-    words = ["--backend", "serial", "--preset", "lab-stepper", "--port", "stage", "--yes"]
+    words = ["--backend", "serial", "--preset", "lab-stepper", "--port", "port", "--yes"]
     words += ["--set", "survey.samples=9", "--slots", "20", "--log", "json"]
     output = macontrol(lab, *words, "--probe", f"rtl_tcp://{stepper_bench}")
     summary = json.loads(output.splitlines()[-1])
     assert summary["slots"] == 20
-    assert summary["stage_faults"] == 0
+    assert summary["refused_commands"] == 0
+    assert summary["travel"] > 0
+
+
+def test_the_stage_is_found_by_reference_with_its_preset(lab: Path) -> None:
+    code = "import sys; sys.path.pop(0)\nfrom macontrol.cli import main\nsys.exit(main())"
+    words = ["virtual-bench", "--stage", "stepper_stage:DESCRIPTION", "--rtl-tcp", "127.0.0.1:0"]
+    output = python(lab, "-c", code, *words, "--duration", "0.1")
+    assert "--stage stepper_stage:DESCRIPTION" in output
+    assert "--preset" not in output

@@ -42,7 +42,7 @@ def run(*words: str | Path, cwd: Path) -> None:
 def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sketch, compiled and linked with Arduino's core."""
     if shutil.which("avr-g++") is None:
-        pytest.skip("no avr-g++ (Debian: gcc-avr, avr-libc)")
+        pytest.skip("no avr-g++ (Debian: arduino-core-avr)")
     if not CORE.exists():
         pytest.skip("no Arduino core (Debian: arduino-core-avr)")
     folder = tmp_path_factory.mktemp("firmware")
@@ -67,9 +67,9 @@ def port(firmware: Path) -> Iterator[tuple[str, mmap.mmap]]:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc, which builds the board around simavr")
     if not Path("/usr/include/simavr").exists():
-        pytest.skip("no simavr library (Debian: libsimavr-dev, libelf-dev)")
+        pytest.skip("no simavr library (Debian: libsimavr-dev)")
     source = Path(__file__).with_name("simavr_board.c")
-    run("gcc", "-O2", "-Wall", "-Wextra", source, "-o", "board", "-lsimavr", "-lelf", cwd=folder)
+    run("gcc", "-O2", "-Wall", "-Wextra", source, "-o", "board", "-lsimavr", cwd=folder)
     with ExitStack() as closing:
         master, slave = os.openpty()
         closing.callback(os.close, master)
@@ -77,7 +77,7 @@ def port(firmware: Path) -> Iterator[tuple[str, mmap.mmap]]:
         tty.setraw(slave)
         carriage = folder / "carriage"
         carriage.write_bytes(bytes(4))
-        words = [folder / "board", firmware, carriage, str(FROM_SWITCH)]
+        words = [str(folder / "board"), str(firmware), str(carriage), str(FROM_SWITCH)]
         board = subprocess.Popen(words, stdin=master, stdout=subprocess.DEVNULL)
         closing.callback(board.wait)
         closing.callback(board.kill)

@@ -158,7 +158,7 @@ class VirtualStepper(VirtualDevice):
         self._start("homing", target_mm, self.settings["homing_speed"])
         return "ok"
 
-    def _start(self, state: str, to_mm: float, speed: int) -> None:
+    def _start(self, state: str, to_mm: float, speed: float) -> None:
         self._state = state
         motion = Trapezoid(speed * self._step_mm, self.settings["acceleration"] * self._step_mm)
         self._axis.move(to_mm, self._clock.now(), motion, (0.0, self.usable_mm))

@@ -13,7 +13,7 @@ from macontrol.cli import COMMANDS
 from macontrol.config import load_config, preset_names
 from macontrol.config.model import errors
 from macontrol.controller.recording.events import REASONS
-from support import fault_audit, run_file_page
+from support import control_page, fault_audit, run_file_page
 
 ROOT = Path(__file__).parents[3]
 FAULT = re.compile(r"\]\(fault-tests\.md#([\w-]+)\)")
@@ -83,6 +83,10 @@ def test_the_page_of_the_run_file_is_current() -> None:
     assert run_file_page.PAGE.read_text("utf-8") == run_file_page.page(), "run `make docs`"
 
 
+def test_the_page_of_the_control_socket_is_current() -> None:
+    assert control_page.PAGE.read_text("utf-8") == control_page.page(), "run `make docs`"
+
+
 def test_the_page_of_probes_explains_known_reasons() -> None:
     section = read(ROOT / "docs/probes.md").split("## Reasons")[1].split("\n## ")[0]
     listed = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
@@ -125,7 +129,7 @@ def test_every_setting_in_a_document_exists(document: Path) -> None:
         setting
         for code in code_in(document)
         for setting in SETTING.findall(code)
-        if not setting.endswith((".npz", ".png"))
+        if not setting.endswith((".npz", ".png", ".sqlite", ".html", ".nc"))
     }
     assert sorted(named - known) == []
 
