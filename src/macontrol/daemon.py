@@ -41,6 +41,7 @@ from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
+from macontrol.metrics_file import start_metrics
 from macontrol.policy_monitor import PolicyMonitor, main_frame
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
@@ -148,6 +149,7 @@ class Daemon:
             closing.callback(control.close)
             if problem := control.start():
                 self._display.note(problem)
+            start_metrics(self._live, self._recorders, self._report, closing)
 
     def _start(self, closing: ExitStack) -> Start | str:
         """Open the bench and find what the run starts from; a note if it was stopped before."""
