@@ -22,8 +22,8 @@ All: TypeAlias = Literal["all"]
 
 
 class Run(Section):
-    """The length of a run, its seed, the disk space that its files leave free, which earlier runs of
-    the bench are kept, and a file of metrics."""
+    """The length of a run, its seed, the disk space that its files leave free, the earlier runs of
+    the bench that are kept, and a file of metrics."""
 
     horizon: Annotated[int, Field(ge=1, le=LARGEST_HORIZON)] = 15300
     """T, the number of slots of a simulated world"""
