@@ -128,9 +128,8 @@ class Daemon:
             loop, policy = self._make_loop(start)
             self._begin_recording(start, loop, policy, closing)
             forced, failure = self._drive(loop, policy, start, closing)
-        if failure is not None and loop.tally.slots == 0:
-            raise failure
-        self._summarise(loop.tally, policy)
+        if failure is None or loop.tally.slots > 0:
+            self._summarise(loop.tally, policy)
         if failure is not None:
             raise failure
         return 128 + self._signals.first if forced else 0
@@ -191,8 +190,8 @@ class Daemon:
             stop=stop,
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
         )
-
         self._live.bench = bench
+        self._recording.keep_samples_of(bench.probe)
         probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
 
         def measure_floor() -> float:
