@@ -31,6 +31,7 @@ from macontrol.config.model.errors import (
     reason_of,
 )
 from macontrol.config.sections.sdr import LONGEST_WINDOW_S
+from macontrol.controller.recording.runfile.schema import SAMPLES
 from macontrol.hal import Probe
 from macontrol.hal.capabilities import HasSamples, SlotSamples
 from macontrol.slot_choice import SlotChoice
@@ -77,7 +78,7 @@ class IQRecording:
 
     def __init__(
         self,
-        base: Path,
+        run_file: Path,
         probe: HasSamples,
         choice: SlotChoice,
         *,
@@ -86,8 +87,7 @@ class IQRecording:
         on_problem: Callable[[str], None],
     ) -> None:
         """`wall_s` converts a time of the clock to seconds of UTC since 1970."""
-        self.data = base.with_name(f"{base.name}.sigmf-data")
-        self.meta = base.with_name(f"{base.name}.sigmf-meta")
+        self.data, self.meta = map(run_file.with_suffix, SAMPLES)
         self._refused = 0  # counted by the probe's thread, …
         self._failed = 0  # … and by the writer: no counter has two threads
         self.written = 0

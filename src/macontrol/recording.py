@@ -127,7 +127,7 @@ class Recording:
         if self._probe is None or self._options.record_iq is None:
             return
         recording = IQRecording(
-            recorder.path.with_suffix(""),
+            recorder.path,
             self._probe,
             self._options.record_iq,
             wall_s=recorder.header.wall_s,

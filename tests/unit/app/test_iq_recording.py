@@ -18,6 +18,8 @@ from macontrol.cli import main
 from macontrol.config import load_config
 from macontrol.config.files.free_space import FreeSpace
 from macontrol.config.model.errors import ConfigError, InputOutputError, UsageError
+from macontrol.controller.recording.runfile import set_aside
+from macontrol.controller.recording.runfile.retention import remove_run
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal.capabilities import HasSamples, SlotSamples
 from macontrol.hal.registry import PROBES
@@ -62,7 +64,7 @@ def recording(
     if shortage:
         room = FreeSpace(folder, 100.0, measure=lambda path: 1.0)
     return IQRecording(
-        folder / "run", radio, SlotChoice.parse("2-4,9"),
+        folder / "run.sqlite", radio, SlotChoice.parse("2-4,9"),
         wall_s=lambda clock_s: 1.8e9 + clock_s, room=room, on_problem=problems.append,
     )  # fmt: skip
 
@@ -117,6 +119,23 @@ def test_an_earlier_recording_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(InputOutputError):
         recording(tmp_path, Radio(), []).start()
     assert (tmp_path / "run.sigmf-data").read_bytes() == b"precious"
+
+
+def test_samples_belong_to_their_run_file(tmp_path: Path) -> None:
+    """They are renamed and removed with it."""
+    run, radio = tmp_path / "run.sqlite", Radio()
+    assert main(["--backend", "sim", "--fast", "--slots", "5", "--run", str(run)]) == 0
+    written = recording(tmp_path, radio, [])
+    written.start()
+    radio.measure(2, iq(2))
+    written.close()
+    content = written.data.read_bytes()
+    renamed = set_aside(run)
+    assert renamed is not None
+    assert renamed.with_suffix(".sigmf-data").read_bytes() == content
+    assert not written.data.exists()
+    assert remove_run(renamed)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_loses_samples_and_reports_once(tmp_path: Path) -> None:
