@@ -19,14 +19,12 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 from macontrol.commands.shared_arguments import (
     BY_BACKEND,
@@ -53,7 +51,6 @@ from macontrol.standard_streams import is_terminal, print_error
 if TYPE_CHECKING:
     from macontrol.hal import Backend, Clock
     from macontrol.stop_signals import StopSignals
-    from macontrol.trial.outcome import Outcome
     from macontrol.trial.plan import Plan
 
 SUMMARY = "policies that alternate on one bench, with confidence intervals"
@@ -270,6 +267,7 @@ class _Command:
     def _show(self, failure: str | None) -> None:
         """Print the result, and write it beside the run files."""
         from macontrol.trial.outcome import outcome_of
+        from macontrol.trial.presentation import as_json, print_tables
 
         assert self._trial is not None
         outcome = outcome_of(self._plan, self._trial.results)
@@ -284,65 +282,9 @@ class _Command:
             print(json.dumps(found, indent=2), flush=True)
             return
         width = None if is_terminal(sys.stdout) else 120
-        _print_tables(Console(width=width), outcome, self._configs[0])
+        print_tables(Console(width=width), outcome, self._configs[0])
         if self._folder is not None:
             self._note(f"run files: macontrol runs {self._folder}")
-
-
-def as_json(outcome: Outcome, config: Config, failure: str | None) -> dict[str, Any]:
-    """The result as plain data."""
-    from macontrol.trial.outcome import CONFIDENCE, METHOD
-
-    plan, slot_s = outcome.plan, config.physical.slot_duration_s
-    return {
-        "policies": [asdict(one) for one in outcome.policies],
-        "differences": [
-            {**asdict(one), "low": one.low, "high": one.high, "verdict": one.verdict}
-            for one in outcome.differences
-        ],
-        "confidence": CONFIDENCE,
-        "method": METHOD,
-        "unit": "bit/s/Hz",
-        "rounds_planned": len(plan.order),
-        "rounds_counted": list(outcome.rounds),
-        "seed": plan.seed,
-        "order": [[plan.labels[one] for one in turn] for turn in plan.order],
-        "block_s": plan.slots * slot_s,
-        "settling_s": plan.settling * slot_s,
-        "failure": failure,
-        "blocks": [asdict(one) for one in outcome.blocks],
-    }
-
-
-def _print_tables(console: Console, outcome: Outcome, config: Config) -> None:
-    from macontrol.trial.outcome import METHOD
-
-    plan, slot_s = outcome.plan, config.physical.slot_duration_s
-    counted, first = len(outcome.rounds), plan.labels[0]
-    table = Table(
-        title=f"{counted} of {len(plan.order)} rounds, blocks of {plan.slots * slot_s:g} s, the "
-        f"first {plan.settling * slot_s:g} s of each not counted; order of seed {plan.seed}",
-        title_justify="left",
-    )
-    for head in ("policy", "reward", f"more than {first}", "", "travel", "rewarded slots"):
-        table.add_column(head, justify="left" if head in ("policy", "") else "right")
-    differences = {one.policy: one for one in outcome.differences}
-    for one in outcome.policies:
-        against = differences.get(one.policy)
-        shown, verdict = "", ""
-        if against is not None:
-            width = "" if against.half_width is None else f" ± {against.half_width:.4f}"
-            shown, verdict = f"{against.mean:+.4f}{width}", against.verdict
-        table.add_row(
-            one.policy,
-            "–" if one.reward is None else f"{one.reward:.4f}",
-            shown,
-            verdict,
-            f"{one.travel_mm / 1e3:.3f} m",
-            "–" if one.rewarded_share is None else f"{one.rewarded_share:.2%}",
-        )
-    console.print(table)
-    console.print(f"Rewards in bit/s/Hz; {METHOD}.", highlight=False)
 
 
 def _plan(config: Config, arguments: argparse.Namespace) -> Plan:
