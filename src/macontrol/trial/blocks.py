@@ -71,12 +71,14 @@ class Trial:
         place: Place,
         *,
         stop: StopToken,
+        also: Recorder,
         note: Callable[[str], None],
         on_hang: Callable[[], None],
     ) -> None:
         """`configs` has the config of each policy of the plan; they differ in the policy only.
 
-        `on_hang` is called before a policy that does not return ends the process.
+        `also` gets all records. `on_hang` is called before a policy that does not return ends the
+        process.
         """
         self._plan = plan
         self._configs = configs
@@ -85,6 +87,7 @@ class Trial:
         self._clock = clock
         self._place = place
         self._stop = stop
+        self._also = also
         self._note = note
         self._on_hang = on_hang
         self._guard = Guard.of(configs[0], bench.stage)
@@ -113,7 +116,7 @@ class Trial:
         policy = make_policy(config, self._survey, seed=seed, with_samples=False)
         counted = _Counted(self._plan.settling, policy.start_position)
         probe = _NumberedProbe(self._bench.probe)
-        recorders = Recorders(counted)
+        recorders = Recorders(counted, self._also)
         with ExitStack() as closing:
             loop = SlotLoop(
                 config, policy, self._guard, probe, self._clock, recorders, stop=self._stop

@@ -17,6 +17,7 @@ from scipy import stats
 from macontrol.cli import main
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import HardwareError, StageError
+from macontrol.controller.recording.records import Recorder
 from macontrol.controller.recording.runfile import read_run
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
@@ -210,6 +211,7 @@ def test_a_fault_keeps_what_was_measured_and_the_guard_is_in_front(tmp_path: Pat
             clock,
             Place("sim", "sim", tmp_path, is_virtual=True),
             stop=StopToken(),
+            also=Recorder(),
             note=lambda text: None,
             on_hang=lambda: None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -88,13 +89,13 @@ def test_only_complete_rounds_count() -> None:
         block(1, 1, "a", 1.0), block(2, 1, "b", 2.0),
         block(3, 2, "b", 9.0), block(4, 2, "a", None),  # without a reward
         block(5, 3, "a", 2.0), block(6, 3, "b", 4.0),
-        block(7, 4, "a", 7.0),  # the trial ended here
+        block(7, 4, "a", 7.0), replace(block(8, 4, "b", 9.0), is_complete=False),
     ]  # fmt: skip
     found = outcome_of(plan, blocks)
     assert found.rounds == (1, 3)
     assert [one.reward for one in found.policies] == [1.5, 3.0]
     assert found.differences[0].mean == 1.5
-    assert len(found.blocks) == 7
+    assert len(found.blocks) == 8
 
 
 def test_one_round_has_no_interval_and_none_has_no_difference() -> None:

@@ -169,7 +169,9 @@ class _Command:
 
     def _drive(self, signals: StopSignals, closing: ExitStack) -> None:
         from macontrol.controller.host.instance import InstanceLock
+        from macontrol.controller.recording.records import Recorders
         from macontrol.controller.runtime.clock import VirtualClock, WallClock
+        from macontrol.recorders import LockFollower
         from macontrol.starting_point import StartingPoint
         from macontrol.trial.blocks import Place, Trial
 
@@ -179,8 +181,10 @@ class _Command:
         clock: Clock = WallClock()
         if fast:
             clock = VirtualClock(on_wait=self._throttle)
-        else:
-            closing.enter_context(InstanceLock(name))
+        records = Recorders()
+        if not fast:
+            lock = closing.enter_context(InstanceLock(name))
+            records.add(closing.enter_context(LockFollower(lock.follow)))
         bench = self._open(name, clock, signals, closing)
         start = StartingPoint(
             self._config_of_survey(), self._options(name), clock, signals.stop, note=self._note
@@ -198,6 +202,7 @@ class _Command:
             clock,
             Place(arguments.backend, name, self._folder, is_virtual=fast),
             stop=signals.stop,
+            also=records,
             note=self._note,
             on_hang=partial(self._show, "a policy does not return"),
         )
