@@ -7,12 +7,11 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from macontrol.cli import COMMANDS
+from macontrol.cli import COMMANDS, load_command
 from macontrol.command_parser import Parser
 from macontrol.commands.shared_arguments import plot_file
 from support import hostile_files
@@ -93,7 +92,7 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
     found = set()
     for command in ("run", *COMMANDS):
         parser = Parser()
-        import_module(f"macontrol.commands.{command.replace('-', '_')}").add_arguments(parser)
+        load_command(command).add_arguments(parser)
         found |= {f"{command} {name}" for name in _path_options(parser)}
     outputs = {
         *("run --run", "run --traffic", "check --traffic", "survey --traffic"),
