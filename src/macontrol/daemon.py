@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import traceback
@@ -42,7 +41,7 @@ from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
 from macontrol.metrics_file import start_metrics
-from macontrol.policy_monitor import PolicyMonitor, main_frame
+from macontrol.policy_monitor import PolicyMonitor
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
@@ -312,33 +311,19 @@ class Daemon:
         self._notifier.ready(f"{config.algorithm.policy} on {options.name}")
         self._report(EventKind.START, f"slot {first_slot}, T_s = {slot_s:g} s")
         reports = ServiceReports(self._notifier, self._signals, loop.tally, self._warn)
-        patience_s = config.timing.fault_patience_s
-        monitor = PolicyMonitor(loop.decision, patience_s, lambda: self._end_hanging(loop))
-        with reports, monitor:
+        with reports, PolicyMonitor.of(config, loop, self._end_hanging):
             self._reports = reports
             self._live.phase = None
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
-    def _end_hanging(self, loop: SlotLoop) -> None:
-        """In the monitor's thread: the slot thread does not return from the policy."""
-        self._signals.stop.request()  # if it returns after all, it commands nothing more
-        error = PolicyError(
-            f"the policy {self._config.algorithm.policy} has not returned for "
-            f"{self._config.timing.fault_patience_s:g} s (timing.fault_patience_s)",
-            "correct the policy: the policy-fault event has the place",
-        )
-        try:
-            with suppress(StageError):  # the slot thread is not in the stage's code
-                loop.halt()
-            stack = "".join(traceback.format_stack(main_frame()))
-            self._report(EventKind.POLICY_FAULT, f"{error}\n{stack}")
-            self._report(EventKind.STOP, str(error))
-            self._notifier.stopping()
-            self._recording.close(_CLOSE_S)
-            self._display.close()
-            print_error(f"macontrol: {error}")
-        finally:
-            os._exit(error.exit_code)
+    def _end_hanging(self, error: PolicyError, stack: str) -> None:
+        """In the monitor's thread, before the process ends: the policy does not return."""
+        self._report(EventKind.POLICY_FAULT, f"{error}\n{stack}")
+        self._report(EventKind.STOP, str(error))
+        self._notifier.stopping()
+        self._recording.close(_CLOSE_S)
+        self._display.close()
+        print_error(f"macontrol: {error}")
 
     def _enter_realtime(self, closing: ExitStack, loop: SlotLoop) -> None:
         report = enter_realtime()

@@ -7,12 +7,18 @@ service manager remains for that.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
+from macontrol.config import Config
+from macontrol.config.model.errors import PolicyError, StageError
 from macontrol.controller.runtime.decision import DecisionPhase
+from macontrol.controller.runtime.loop import SlotLoop
 
 _TICK_S = 1.0
 _JOIN_S = 30.0
@@ -23,6 +29,32 @@ class PolicyMonitor:
 
     The time is counted in ticks of its own: a process that was suspended has not hung.
     """
+
+    @classmethod
+    def of(
+        cls, config: Config, loop: SlotLoop, before_end: Callable[[PolicyError, str], None]
+    ) -> PolicyMonitor:
+        """A monitor that stops the stage and ends the process once the patience is over.
+
+        `before_end` gets the error and the stack of the slot thread; it reports and records them.
+        """
+        patience_s = config.timing.fault_patience_s
+        error = PolicyError(
+            f"the policy {config.algorithm.policy} has not returned for {patience_s:g} s "
+            "(timing.fault_patience_s)",
+            "correct the policy: the policy-fault event has the place",
+        )
+
+        def end() -> None:
+            loop.stop.request()  # if it returns after all, it commands nothing more
+            try:
+                with suppress(StageError):  # the slot thread is not in the stage's code
+                    loop.halt()
+                before_end(error, "".join(traceback.format_stack(_main_frame())))
+            finally:
+                os._exit(error.exit_code)
+
+        return cls(loop.decision, patience_s, end)
 
     def __init__(
         self, decision: DecisionPhase, limit_s: float, on_hang: Callable[[], None]
@@ -54,6 +86,6 @@ class PolicyMonitor:
                 return
 
 
-def main_frame() -> FrameType | None:
+def _main_frame() -> FrameType | None:
     """What the main thread executes, which is the slot thread."""
     return sys._current_frames().get(threading.main_thread().ident or 0)

@@ -16,7 +16,6 @@ channel drifts on while the antenna goes to the next start position.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -135,7 +134,7 @@ class Trial:
                 loop.approach(policy.start_position)
                 probe.offset = self._slots_before = self._slots_so_far(config)
                 report(EventKind.START, f"block {block.number}, round {block.round}")
-                with self._realtime(loop), self._monitor(loop, config, closing):
+                with self._realtime(loop), self._monitor(loop, config, report, closing):
                     loop.run(duration_s=self._plan.slots * config.physical.slot_duration_s)
                 is_complete = not self._stop.is_set
             except MacontrolError as error:
@@ -215,23 +214,22 @@ class Trial:
             self._note_once(report.warning)
         return closing
 
-    def _monitor(self, loop: SlotLoop, config: Config, closing: ExitStack) -> PolicyMonitor:
+    def _monitor(
+        self,
+        loop: SlotLoop,
+        config: Config,
+        report: Callable[[EventKind, str], None],
+        closing: ExitStack,
+    ) -> PolicyMonitor:
         """End the process if the policy does not return."""
-        patience_s = config.timing.fault_patience_s
 
-        def end() -> None:
-            self._stop.request()  # if it returns after all, it commands nothing more
-            name = config.algorithm.policy
-            try:
-                with suppress(StageError):  # the slot thread is not in the stage's code
-                    loop.halt()
-                self._note(f"the policy {name} has not returned for {patience_s:g} s")
-                closing.close()
-                self._on_hang()
-            finally:
-                os._exit(PolicyError.exit_code)
+        def before_end(error: PolicyError, stack: str) -> None:
+            report(EventKind.POLICY_FAULT, f"{error}\n{stack}")
+            self._note(error.detail)
+            closing.close()
+            self._on_hang()
 
-        return PolicyMonitor(loop.decision, patience_s, end)
+        return PolicyMonitor.of(config, loop, before_end)
 
     def _note_once(self, text: str) -> None:
         if text not in self._noted:
