@@ -36,7 +36,7 @@ class Command(Protocol):
 COMMANDS = {
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
     "config": "show every setting, its value and where it was set",
-    "devices": "list likely stages and radios on this machine, and who uses them",
+    "devices": "list likely stages, radios and instruments on this machine, and who uses them",
     "plugins": "list stages, probes and policies, also of other distributions, and what is broken",
     "status": "show what a running daemon does",
     "hold": "keep the antenna where it is",
