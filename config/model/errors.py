@@ -7,6 +7,7 @@ is wrong and where, `fix` says what to do. Nothing parses a message.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import basename
@@ -205,13 +206,17 @@ def described(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Where an exception was raised, as "policy.py, line 7"; empty if it was not raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    """Where an exception was raised, as "policy.py, line 7"; empty if no code has that line.
+
+    Python's own import code is left out: of a missing module, the import statement is of use.
+    """
+    trace, file, line = error.__traceback__, "", 0
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith("<frozen importlib"):
+            file, line = name, trace.tb_lineno
         trace = trace.tb_next
-    if trace is None:
-        return ""
-    return f"{basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
+    return f"{basename(file)}, line {line}" if file not in ("", importlib.__file__) else ""
 
 
 class RaisedAs:
