@@ -178,6 +178,6 @@ def _unknown_command(word: str) -> UsageError:
     if word.casefold() in _RUNNING:
         fix = (
             "`macontrol --backend sim` runs the controller on the simulated bench, "
-            "`macontrol --backend serial` on a stage and a radio"
+            "`macontrol --backend serial` on a stage and a probe"
         )
     return UsageError(f"no command {shortened(word)}", fix)

@@ -312,7 +312,9 @@ def _expression(column: Column, stored: set[str], path: Path) -> str:
 
 
 def _foreign(path: Path) -> DataError:
-    return DataError(f"{path}: is not a run file of macontrol")
+    return DataError(
+        f"{path}: is not a run file of macontrol", "`macontrol runs` lists the recorded runs"
+    )
 
 
 def _damaged(path: Path, reason: object) -> DamagedFileError:
