@@ -39,6 +39,7 @@ COMMANDS = {
     "devices": "list likely stages and radios on this machine, and who uses them",
     "plugins": "list stages, probes and policies, also of other distributions, and what is broken",
     "survey": "measure the reward along the rail once, and write it to a file",
+    "dashboard": "serve a web page that shows daemons and runs, and can act on daemons",
     "runs": "describe the columns and events of a run file",
     "export": "write a recorded run as csv, npz, or a reward map",
     "replay": "run a policy on a recorded or simulated reward map",
