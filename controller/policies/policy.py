@@ -8,6 +8,7 @@ to show.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # a description of a policy loads without NumPy
@@ -77,6 +78,20 @@ class HasSurface(Protocol):
 def margin_of(policy: Policy) -> float:
     """Δ of a policy with a surface; 0 for any other, for which nothing is proven."""
     return policy.margin if isinstance(policy, HasSurface) else 0.0
+
+
+@runtime_checkable
+class HasSettings(Protocol):
+    """A policy with settings of `[algorithm]` that can change within a run."""
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """Get their current values, by the key in `[algorithm]`."""
+        ...
+
+    def adjust(self, key: str, value: float) -> None:
+        """Change one, which the config has accepted; it counts from the next decision on."""
+        ...
 
 
 class Posterior(Protocol):

@@ -63,6 +63,12 @@ class EventKind(_Name):
         "noise floor in dBFS",
     )
     POLICY = "policy", "the policy of the run"
+    ACTION = (
+        "action",
+        "an operator's action through the control socket; the detail says who",
+        "position in wavelengths, or the new value",
+    )
+    CONTROL = "control", "the server of the control socket ended, or could not be started"
     RECORDING = "recording", "recording stopped, continues, or lost records"
     WARNING = "warning", "a condition that the operator should know"
     INTERNAL = "internal-error", "a bug in macontrol, with its traceback"

@@ -98,8 +98,11 @@ class ActuationPhase:
             self._approach.run(self._rail.clamp(self.position))
         return reason
 
-    def run(self, slot: int, start_s: float, deadline_s: float, wanted: float) -> Actuated:
-        """Send the antenna to a position and see it arrive before the deadline."""
+    def run(self, slot: int, start_s: float, deadline_s: float, wanted: float | None) -> Actuated:
+        """Send the antenna to a position and see it arrive before the deadline.
+
+        Without a position it stays where it is, or where it is found.
+        """
         result = Actuated(self.position)
         if self._reported_s is None:
             self._reported_s = start_s
@@ -107,7 +110,8 @@ class ActuationPhase:
             self._actuate(slot, start_s, deadline_s, wanted, result)
         except CommandRefusedError as refusal:
             self._guard.doubt()  # if the policy is right, the stage is not where it reported
-            self._report(slot, EventKind.REFUSED, str(refusal), wanted)
+            refused = self.position if wanted is None else wanted
+            self._report(slot, EventKind.REFUSED, str(refusal), refused)
         except StillMovingError as late:
             result.on_time, result.invalid = False, InvalidReason.STILL_MOVING
             self._patience.failed(slot, EventKind.LATE_ARRIVAL, late)
@@ -120,11 +124,13 @@ class ActuationPhase:
         return result
 
     def _actuate(
-        self, slot: int, start_s: float, deadline_s: float, wanted: float, result: Actuated
+        self, slot: int, start_s: float, deadline_s: float, wanted: float | None, result: Actuated
     ) -> None:
         guard = self._guard
         if not guard.is_standing:
             wanted = self._locate_again(wanted, deadline_s, result)
+        elif wanted is None:
+            wanted = self._rail.clamp(self.position)
         command = guard.command_for(self._rail.to_mm(wanted))
         if not guard.is_at(command):
             result.commanded = self._rail.to_wavelengths(command)
@@ -135,7 +141,7 @@ class ActuationPhase:
             self._poll(command, deadline_s)
         self._reported_s = start_s
 
-    def _locate_again(self, wanted: float, deadline_s: float, result: Actuated) -> float:
+    def _locate_again(self, wanted: float | None, deadline_s: float, result: Actuated) -> float:
         """After a late arrival or a fault: find the stage; return what is in reach from there."""
         arrival = self._guard.locate(deadline_s)
         if not arrival.arrived:
@@ -146,6 +152,8 @@ class ActuationPhase:
                 f"the stage reports {arrival.position_mm:.3f} mm, off its rail",
                 "home the stage, and check its travel in the config",
             )
+        if wanted is None:
+            return self._rail.clamp(found)
         if not 0 <= wanted <= self._rail.grid.length:
             return wanted  # the guard refuses it
         return self._rail.grid.advance(found, wanted, self._rho_max)

@@ -7,19 +7,20 @@ after the slot's end. A position out of reach is refused by the guard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import isfinite, nan
 from traceback import format_exception
 from typing import Any
 
 from macontrol.config import Config
 from macontrol.config.model.errors import PolicyError, described, place_of
-from macontrol.controller.policies.policy import Decision, HasSurface, Policy
+from macontrol.controller.policies.policy import Decision, HasSettings, HasSurface, Policy
 from macontrol.controller.policies.theory import SurfaceMeter
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.observation import Observation
 from macontrol.controller.runtime.patience import Outage, Patience
+from macontrol.controller.survey.resurvey import Resurvey
 from macontrol.hal import Clock
 
 _FIX = "correct the policy: the first policy-fault event has the traceback"
@@ -30,8 +31,8 @@ class DecisionPhase:
     """Runs a policy. Positions in wavelengths."""
 
     def __init__(self, config: Config, policy: Policy, clock: Clock, recorder: Recorder) -> None:
-        self._policy = policy
-        self._surface = policy if isinstance(policy, HasSurface) else None
+        self.policy = self.previous = policy
+        self.adopt(policy)
         self._meter = SurfaceMeter()
         name, limit_s = f"policy {config.algorithm.policy}", config.timing.fault_patience_s
         self._patience = Patience(name, limit_s, clock, recorder, PolicyError)
@@ -41,19 +42,45 @@ class DecisionPhase:
         self._traced: set[str] = set()
         """The places in the policy's code whose traceback is reported."""
         self.begun = self.ended = 0
-        """How many decisions began and ended: another thread sees from them that one hangs."""
+        """How many calls into the policy began and ended: another thread sees from them that one
+        hangs, and whether the posterior was constant while it was copied."""
+
+    def adopt(self, policy: Policy) -> None:
+        """Continue with this policy; `previous` is the one before a survey."""
+        if isinstance(policy, Resurvey):
+            self.previous = self.policy
+        self.policy = policy
+        self._surface = policy if isinstance(policy, HasSurface) else None
+        self._walk = policy if isinstance(policy, Resurvey) else None
+
+    def adjust(self, key: str, value: float) -> None:
+        """Change a setting of the policy, if it has this one; a fault is reported."""
+        if not isinstance(self.policy, HasSettings) or key not in self.policy.settings:
+            return
+        try:
+            self.policy.adjust(key, value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._note(error)
 
     def run(
-        self, slot: int, position: float, arrived: Iterable[tuple[Observation, float]]
+        self,
+        slot: int,
+        position: float,
+        arrived: Sequence[tuple[Observation, float]],
+        held: Decision | None = None,
     ) -> Decision:
-        """Observe what arrived, then decide; hold after a fault."""
+        """Observe what arrived, then decide; hold after a fault, and if the antenna is `held`."""
         decision = Decision(position, position, False, False, nan)
         self.begun += 1
         try:
+            if self._walk is not None:
+                self._walk.take(arrived)
             for seen, where in arrived:
-                self._policy.observe(seen.slot, where, seen.reward)
+                self.policy.observe(seen.slot, where, seen.reward)
             if self._error is None:
-                decision = _checked(self._policy.decide(slot, position))
+                decision = held or _checked(self.policy.decide(slot, position))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -69,12 +96,15 @@ class DecisionPhase:
 
     def withdraw(self, slot: int) -> None:
         """Withdraw the reward of a slot; a fault is reported with the next decision."""
+        self.begun += 1
         try:
-            self._policy.withdraw(slot)
+            self.policy.withdraw(slot)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             self._note(error)
+        finally:
+            self.ended += 1
 
     def surface_movement(self) -> float | None:
         """sup|F_t − F_{t−1}| (Lemma 2), for a policy with a surface; call it once per slot."""

@@ -27,6 +27,15 @@ from macontrol.controller.runtime.decision import DecisionPhase
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.measurement import Measured, MeasurementPhase
 from macontrol.controller.runtime.schedule import Schedule
+from macontrol.controller.runtime.steering import (
+    Adjust,
+    Adopt,
+    Hold,
+    Release,
+    Request,
+    Steering,
+    Survey,
+)
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.runtime.waiting import Waiting
 from macontrol.hal import Clock, Probe
@@ -52,14 +61,16 @@ class SlotLoop:
         recorder: Recorder,
         *,
         stop: StopToken | None = None,
+        steering: Steering | None = None,
         on_slot: Callable[[Tally, float], None] | None = None,
     ) -> None:
         self._guard = guard
         self._clock = clock
         self._on_slot = on_slot
-        self._grid = config.grid
+        self._grid, self._stroke = config.grid, config.physical.rho_max
         self.timing: SlotTiming = config.slot_timing
         self.stop = stop or StopToken()
+        self.steering = steering or Steering()
         self.tally = Tally(policy.start_position)
         self._recorder = recorder = Recorders(self.tally, recorder)
         self._waiting = waiting = Waiting(clock, self.stop, self._sign_of_life)
@@ -74,6 +85,11 @@ class SlotLoop:
     def activity(self) -> str:
         """What the slot thread does instead of slots, such as "recovering the stage"."""
         return self._actuation.recovery.activity
+
+    @property
+    def is_stage_lost(self) -> bool:
+        """Whether the stage cannot move before a recovery."""
+        return self._actuation.recovery.is_needed
 
     @property
     def position(self) -> float:
@@ -104,7 +120,8 @@ class SlotLoop:
             slots=slots,
             duration_s=duration_s,
         )
-        wanted, busy_with = self._actuation.position, STALL
+        wanted: float | None = self._actuation.position
+        busy_with = STALL
         while not self.stop.is_set and not schedule.is_over:
             start_s = schedule.start_s
             if not self._waiting.until(start_s) or self.stop.is_set:
@@ -114,6 +131,8 @@ class SlotLoop:
                 self._miss(schedule, start_s, wake_s, busy_with)
                 continue
             busy_with = STALL
+            if self.steering.requests:
+                wanted = self._steer(schedule.slot, wanted)
             try:
                 wanted, end_s = self._run_slot(schedule.slot, start_s, wake_s, wanted)
             except SlotGivenUpError:
@@ -124,10 +143,33 @@ class SlotLoop:
                 busy_with = self._actuation.recover(schedule.slot)
         return self.tally
 
+    def _steer(self, slot: int, wanted: float | None) -> float | None:
+        """Apply what operators request; return the position of this slot, None to stay."""
+        steering, requests = self.steering, self.steering.requests
+        while requests:
+            request = requests.popleft()
+            if isinstance(request, Hold):
+                steering.hold(request.goal)
+            elif isinstance(request, Release):
+                steering.release()
+            elif isinstance(request, Adjust):
+                self.decision.adjust(request.key, request.value)
+            elif isinstance(request, Survey):
+                self.decision.adopt(request.walk)
+            else:
+                self.decision.adopt(request.policy)
+            self._report(slot, *_event_of(request))
+        if not steering.is_held:
+            return wanted
+        if steering.goal is None:
+            return None
+        position = min(max(self._actuation.position, 0.0), self._grid.length)
+        return self._grid.advance(position, steering.goal, self._stroke)
+
     def _run_slot(
-        self, slot: int, start_s: float, wake_s: float, wanted: float
-    ) -> tuple[float, float]:
-        """Run one slot; return the next position and when it was decided."""
+        self, slot: int, start_s: float, wake_s: float, wanted: float | None
+    ) -> tuple[float | None, float]:
+        """Run one slot; return the next position (None to stay) and when it was decided."""
         now, timing = self._clock.now, self.timing
         transmission_s = start_s + timing.actuation_end_s
         actuated = self._actuation.run(slot, start_s, transmission_s, wanted)
@@ -137,7 +179,8 @@ class SlotLoop:
         )
         measured_s = now()
         position = min(max(actuated.position, 0.0), self._grid.length)
-        decision = self.decision.run(slot, position, measured.arrived)
+        held = self.steering.decision(self._grid, position, self._stroke)
+        decision = self.decision.run(slot, position, measured.arrived, held)
         decided_s, end_s = now(), start_s + timing.slot_s
         self.decision.judge_time(is_late=measured_s < end_s <= decided_s)
         times = (
@@ -150,7 +193,7 @@ class SlotLoop:
         self._recorder.submit(_record(slot, start_s, actuated, measured, decision, movement, times))
         if self._on_slot is not None:
             self._on_slot(self.tally, start_s + timing.slot_s)
-        return decision.position, decided_s
+        return None if self.steering.stays else decision.position, decided_s
 
     def _check_end(self, schedule: Schedule, end_s: float, boundary_s: float) -> None:
         """After a decision beyond the slot's boundary: skip the slots that have begun."""
@@ -173,8 +216,23 @@ class SlotLoop:
         if self._on_slot is not None:
             self._on_slot(self.tally, self._clock.now())
 
-    def _report(self, slot: int, kind: EventKind, detail: str, value: float) -> None:
+    def _report(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
         self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))
+
+
+def _event_of(request: Request) -> tuple[EventKind, str, float | None]:
+    """The event that records a request: kind, detail and value."""
+    if isinstance(request, Adopt):
+        return EventKind.SURVEY, request.detail, request.value
+    if isinstance(request, Hold):
+        action = "hold" if request.goal is None else "goto"
+        return EventKind.ACTION, f"{action} by {request.origin}", request.goal
+    if isinstance(request, Release):
+        return EventKind.ACTION, f"resume by {request.origin}", None
+    if isinstance(request, Adjust):
+        detail = f"set algorithm.{request.key} by {request.origin}"
+        return EventKind.ACTION, detail, request.value
+    return EventKind.ACTION, f"resurvey by {request.origin}", None
 
 
 def _record(

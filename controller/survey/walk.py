@@ -41,9 +41,13 @@ def walk_rail(
     recorder: Recorder,
     *,
     stop: StopToken,
+    may_move: Callable[[], bool] | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Survey:
-    """Walk a bench's rail, stroke by stroke through the guard, and measure at each position."""
+    """Walk a bench's rail, stroke by stroke through the guard, and measure at each position.
+
+    `may_move` is called before each stroke. It may wait; no stroke follows once it returns False.
+    """
     guard, rail = Guard.of(config, bench.stage), Rail(config)
     patience = Patience("stage", config.timing.fault_patience_s, clock, recorder)
     recovery = Recovery(guard, patience, clock, recorder, stop.keep_on)
@@ -53,7 +57,7 @@ def walk_rail(
         clock,
         patience,
         recovery,
-        stop.keep_on,
+        may_move or stop.keep_on,
         stroke_s=config.physical.slot_duration_s,
     )
 

@@ -27,7 +27,7 @@ from macontrol.standard_streams import (
 
 
 class Command(Protocol):
-    """A command's module: its docstring is the description that `--help` shows."""
+    """A command's module, or an object like one: `--help` shows its docstring."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
     def main(self, arguments: argparse.Namespace) -> int: ...
@@ -38,6 +38,14 @@ COMMANDS = {
     "config": "show every setting, its value and where it was set",
     "devices": "list likely stages and radios on this machine, and who uses them",
     "plugins": "list stages, probes and policies, also of other distributions, and what is broken",
+    "status": "show what a running daemon does",
+    "hold": "keep the antenna where it is",
+    "resume": "let the policy decide again, after hold or goto",
+    "goto": "bring the antenna to a position, and hold it there",
+    "set": "change a setting of the policy within the run",
+    "resurvey": "survey the rail again within the run",
+    "noise-floor": "measure the noise floor again within the run",
+    "stop": "end a run",
     "survey": "measure the reward along the rail once, and write it to a file",
     "dashboard": "serve a web page that shows daemons and runs, and can act on daemons",
     "runs": "describe the columns and events of a run file",
@@ -51,11 +59,15 @@ COMMANDS = {
 }
 """Each command and its summary. A module is loaded when it is used: some take a second."""
 
+# Commands that share a module: each acts on a running daemon.
+_ACTIONS = ("hold", "resume", "goto", "set", "resurvey", "noise-floor", "stop")
+
 DESCRIPTION = "Position a movable antenna on a linear stage, live, with MoveUCB."
 
 EXIT_CODES = """\
 0 done, 64 wrong usage, 65 unusable input file, 66 input file missing or unreadable,
-69 hardware unavailable, 70 internal error, 74 input/output error, 78 wrong configuration,
+69 hardware or daemon unavailable, 70 internal error, 74 input/output error, 75 an operator's action
+is refused for now, 78 wrong configuration,
 128 + n ended by signal n."""
 
 EPILOG = f"""\
@@ -115,8 +127,9 @@ def _run_and_flush(words: list[str]) -> int:
 
 
 def _load(command: str) -> Command:
-    module = import_module(f"macontrol.commands.{command.replace('-', '_')}")
-    return cast(Command, module)
+    home = "operate" if command in _ACTIONS else command.replace("-", "_")
+    module = import_module(f"macontrol.commands.{home}")
+    return cast(Command, module.COMMANDS[command] if command in _ACTIONS else module)
 
 
 def parser_of(command: str) -> Parser:

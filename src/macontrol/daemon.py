@@ -20,6 +20,9 @@ from macontrol.config.model.errors import (
     StageError,
     described,
 )
+from macontrol.control.link import ControlLink
+from macontrol.control.live_run import LiveRun
+from macontrol.control.states import State
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
@@ -33,6 +36,7 @@ from macontrol.controller.recording.tally import EventCounter, Tally
 from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.steering import Steering
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
@@ -69,19 +73,24 @@ class Daemon:
         if options.fast:
             self._clock = VirtualClock(on_wait=lambda: self._recording.throttle())
         self._events = EventCounter()
-        self._recorders = Recorders(self._events)
+        self._steering = Steering()
         self._loop: SlotLoop | None = None
         self._reports: ServiceReports | None = None
         self._floor_dbfs: float | None = None
-        self._starting_point = StartingPoint(
-            config, options, self._clock, self._signals.stop, note=self._display.note
-        )
+        self._floor_request: FloorRequest | None = None
         self._recording = Recording(
             config,
             options,
             self._clock,
             note=self._display.note,
             on_problem=partial(self._report, EventKind.RECORDING),
+        )
+        self._live = LiveRun(
+            config, options, self._signals.stop, self._steering, self._events, self._recording
+        )
+        self._recorders = Recorders(self._events, self._live)
+        self._starting_point = StartingPoint(
+            config, options, self._clock, self._live, note=self._display.note
         )
 
     def _simulation(self) -> SimulatedRun | None:
@@ -132,6 +141,10 @@ class Daemon:
                 name = self._config.stage.port_path
             lock = closing.enter_context(InstanceLock(name))
             self._recorders.add(closing.enter_context(LockFollower(lock.follow)))
+            control = ControlLink.of(self._live, self._report, self._request_floor)
+            closing.callback(control.close)
+            if problem := control.start():
+                self._display.note(problem)
 
     def _start(self, closing: ExitStack) -> Start | str:
         """Open the bench and find what the run starts from; a note if it was stopped before."""
@@ -149,8 +162,9 @@ class Daemon:
         """The bench, ready to run; `closing` closes it."""
         report = partial(self._report, EventKind.NOISE_FLOOR)
         if self._simulated is not None:
-            closing.enter_context(FloorRequest(None, report))
-            bench = self._simulated.open(self._clock, resume, closing)
+            self._floor_request = closing.enter_context(FloorRequest(None, report))
+            bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
+            self._live.fixed_reward = self._simulated.fixed_reward
             if recorder := self._simulated.recorder:
                 self._recorders.add(recorder)
             return bench
@@ -168,10 +182,12 @@ class Daemon:
             confirm_homing=lambda: may_home(yes=yes, at_terminal=at_terminal, stop=stop),
             report=self._display.note,
             log=self._recording.open_traffic(closing),
+            on_homing=self._live.set_homing,
             stop=stop,
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
         )
 
+        self._live.bench = bench
         probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
 
         def measure_floor() -> float:
@@ -182,18 +198,25 @@ class Daemon:
 
         # Before the first step: the default action of the signal ends the process.
         report = partial(self._report, EventKind.NOISE_FLOOR)
-        closing.enter_context(FloorRequest(measure_floor if probe else None, report))
+        self._floor_request = closing.enter_context(
+            FloorRequest(measure_floor if probe else None, report)
+        )
         bench.open(closing)
         floor = probe.noise_floor if probe else None
         self._floor_dbfs = None if floor is None else floor.dbfs
         return bench
+
+    def _request_floor(self) -> None:
+        """Measure the noise floor, as on SIGUSR1."""
+        if self._floor_request is not None:
+            self._floor_request.request()
 
     def _make_loop(self, start: Start) -> tuple[SlotLoop, Policy]:
         config, resume = self._config, start.resume
         policy = make_policy(config, start.survey, with_samples=start.with_samples)
         if resume is not None:
             self._resume_policy(policy, resume)
-        loop = self._loop = SlotLoop(
+        loop = self._loop = self._live.loop = SlotLoop(
             config,
             policy,
             Guard.of(config, start.bench.stage),
@@ -201,6 +224,7 @@ class Daemon:
             self._clock,
             self._recorders,
             stop=self._signals.stop,
+            steering=self._steering,
             on_slot=self._sign_of_life,
         )
         return loop, policy
@@ -250,6 +274,7 @@ class Daemon:
             self._report(EventKind.INTERNAL, "".join(traceback.format_exception(error)))
             raise
         finally:
+            self._live.phase = State.STOPPING
             with suppress(StageError):  # closing the stage reports it
                 loop.halt()
             self._notifier.stopping()
@@ -293,6 +318,7 @@ class Daemon:
         monitor = PolicyMonitor(loop.decision, patience_s, lambda: self._end_hanging(loop))
         with reports, monitor:
             self._reports = reports
+            self._live.phase = None
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
     def _end_hanging(self, loop: SlotLoop) -> None:

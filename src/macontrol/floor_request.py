@@ -33,12 +33,16 @@ class FloorRequest:
         self._handler.callback(signal.signal, signal.SIGUSR1, before)
         return self
 
+    def request(self) -> None:
+        """Request a measurement, as the signal does."""
+        self._requests.put(True)
+
     def __exit__(self, *_: object) -> None:
         self._handler.close()
         self._requests.put(False)
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self._requests.put(True)
+        self.request()
 
     def _work(self) -> None:
         while self._requests.get():

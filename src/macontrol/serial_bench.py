@@ -72,6 +72,7 @@ class SerialBench:
         *,
         confirm_homing: Callable[[], bool],
         report: Callable[[str], None],
+        on_homing: Callable[[bool], None] = lambda _: None,
         log: TrafficLog | None = None,
         stop: StopToken | None = None,
         earlier_floor_dbfs: float | None = None,
@@ -82,11 +83,12 @@ class SerialBench:
         self._clock = clock
         self._identity: Mapping[str, str] = {}
         self._report = report
+        self._on_homing = on_homing
 
         def confirm() -> bool:
             agreed = confirm_homing()
             if agreed:
-                report(_HOMING)
+                self._begin_homing()
             return agreed
 
         self._stage = STAGES[config.stage.driver].make(
@@ -138,13 +140,18 @@ class SerialBench:
             floor = self._plausible(self._probe, self._measure_floor(self._probe))
             self._report(f"{self._probe_name}: noise floor {floor}")
         if self._config.stage.homing == "allow":  # otherwise it depends on a person's answer
-            self._report(_HOMING)
+            self._begin_homing()
         with STAGE_CODE:
             self._stage.home(now() + _HOME_S, self._stop.keep_on)
+        self._on_homing(False)
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             self._await_signal()
         if self._stop.is_set:
             raise ProbeError(f"{self._probe_name}: {_STOPPED}")
+
+    def _begin_homing(self) -> None:
+        self._report(_HOMING)
+        self._on_homing(True)
 
     def _check_stage(self) -> None:
         """Check the plan against the stage; on a busy computer, time the board again."""

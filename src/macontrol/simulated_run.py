@@ -54,6 +54,11 @@ class SimulatedRun:
         closing.callback(bench.stage.close)
         return bench if self._faults is None else FaultyBackend(bench, self._faults, clock)
 
+    def fixed_reward(self) -> float | None:
+        """The mean reward of a fixed antenna so far; None before the first measurement."""
+        bench = self._bench
+        return bench.fixed_antenna_reward if bench and bench.probe.measured else None
+
     @property
     def recorder(self) -> Recorder | None:
         return self._positions

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.control.live_run import LiveRun
+from macontrol.control.states import State
 from macontrol.controller.policies.registry import POLICIES
 from macontrol.controller.recording.runfile.files import default_run_folder, runs_in, runs_named
 from macontrol.controller.recording.runfile.resume import Resume, find_resume_among
-from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import (
     NoSurvey,
     fresh_survey,
@@ -48,14 +49,15 @@ class StartingPoint:
         config: Config,
         options: RunOptions,
         clock: Clock,
-        stop: StopToken,
+        live: LiveRun,
         *,
         note: Callable[[str], None],
     ) -> None:
         self._config = config
         self._options = options
         self._clock = clock
-        self._stop = stop
+        self._live = live
+        self._stop = live.stop
         self._note = note
         self.not_resumed: str | None = None
         """Why no run is continued although that was requested."""
@@ -133,15 +135,24 @@ class StartingPoint:
         if not self._options.cold and (survey := self._kept_survey(kept, bench)):
             return survey
         self._note(f"survey: walking the rail, {len(positions)} positions")
+        live = self._live
+        live.phase = State.SURVEYING
         with survey_progress(len(positions), shown=show_progress) as on_progress:
+
+            def progress(done: int) -> None:
+                live.progress = done, len(positions)
+                on_progress(done)
+
             survey = walk_rail(
                 config,
                 bench,
                 self._clock,
                 FaultReporter(self._note),
                 stop=self._stop,
-                on_progress=on_progress,
+                may_move=live.may_move,
+                on_progress=progress,
             )
+        live.phase, live.progress = State.STARTING, None
         if self._stop.is_set:
             return None
         if problem := keep_survey(config, survey, bench.identity):

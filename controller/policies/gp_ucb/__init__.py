@@ -14,15 +14,18 @@ def build(inputs: PolicyInputs) -> Policy:
     from macontrol.controller.policies.moveucb.algorithm import MoveUCB
 
     config, algorithm = inputs.config, inputs.config.algorithm
-    return MoveUCB(
+    beta = algorithm.beta_for(algorithm.policy)
+    policy = MoveUCB(
         inputs.posterior(),
         rho_max=config.physical.rho_max,
-        beta=algorithm.beta_for(algorithm.policy),
+        beta=beta,
         price=0.0,
         margin=0.0,
         start_position=inputs.start_position,
         search="local",
     )
+    policy.offer("beta", beta, policy.set_beta)
+    return policy
 
 
 DESCRIPTION = PolicyDescription(

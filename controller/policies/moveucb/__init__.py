@@ -16,22 +16,32 @@ def build(inputs: PolicyInputs) -> Policy:
 
     config, algorithm = inputs.config, inputs.config.algorithm
     sigma_f, rho_max = inputs.sigma_f2**0.5, config.physical.rho_max
-    price = movement_price(
-        config.reward.movement_cost,
-        eta=algorithm.eta,
-        sigma_f=sigma_f,
-        rho_max=rho_max,
-        window=algorithm.window,
-    )
-    return MoveUCB(
+    beta = algorithm.beta_for(algorithm.policy)
+
+    def price_of(eta: float) -> float:
+        return movement_price(
+            config.reward.movement_cost,
+            eta=eta,
+            sigma_f=sigma_f,
+            rho_max=rho_max,
+            window=algorithm.window,
+        )
+
+    policy = MoveUCB(
         inputs.posterior(),
         rho_max=rho_max,
-        beta=algorithm.beta_for(algorithm.policy),
-        price=price if algorithm.use_movement_cost else 0.0,
+        beta=beta,
+        price=price_of(algorithm.eta) if algorithm.use_movement_cost else 0.0,
         margin=algorithm.margin * sigma_f if algorithm.use_persistence else 0.0,
         start_position=inputs.start_position,
         search=algorithm.search,
     )
+    policy.offer("beta", beta, policy.set_beta)
+    if algorithm.use_movement_cost:
+        policy.offer("eta", algorithm.eta, lambda eta: policy.set_price(price_of(eta)))
+    if algorithm.use_persistence:
+        policy.offer("margin", algorithm.margin, lambda m: policy.set_margin(m * sigma_f))
+    return policy
 
 
 DESCRIPTION = PolicyDescription(

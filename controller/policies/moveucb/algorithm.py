@@ -6,6 +6,7 @@ limited to the reach, GP-UCB: a price of 0 is "no movement cost", a margin of 0 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import nan
 from typing import Literal
 
@@ -44,11 +45,31 @@ class MoveUCB(PosteriorPolicy):
         self.surface: Array = np.zeros(posterior.grid.size)
         """F_t over the grid, as of the last decision (eq. acq-fn)."""
         self._beta = beta
-        self._price = price
-        self._priced_points: Array = price * self._grid.points
+        self.set_price(price)
+        self.settings: dict[str, float] = {}
+        """The settings that can change within a run: see `offer`."""
+        self._changes: dict[str, Callable[[float], None]] = {}
         self._global = search == "global"
         self._movement: Array = np.empty(self._grid.size)
         self._zeros: Array = np.zeros(self._grid.size)
+
+    def offer(self, key: str, value: float, change: Callable[[float], None]) -> None:
+        """Permit to change a setting of `[algorithm]` within a run, with this value now."""
+        self.settings[key], self._changes[key] = value, change
+
+    def adjust(self, key: str, value: float) -> None:
+        self._changes[key](value)
+        self.settings[key] = value
+
+    def set_beta(self, beta: float) -> None:
+        self._beta = beta
+
+    def set_margin(self, margin: float) -> None:
+        self.margin = margin
+
+    def set_price(self, price: float) -> None:
+        self._price = price
+        self._priced_points: Array = price * self._grid.points
 
     def decide(self, slot: int, position: float) -> Decision:
         """Lines 4 to 8 of Algorithm 1: the surface, the target, the step towards it."""

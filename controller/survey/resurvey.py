@@ -1,0 +1,109 @@
+"""A survey within a run: a policy that walks the rail and keeps one reward per survey position.
+
+The loop runs it like any other policy, so the guard, late rewards and recovery are those of a slot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import pairwise
+from math import isfinite, nan
+
+import numpy as np
+
+from macontrol.config import Config
+from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.grid import are_apart
+from macontrol.controller.policies.policy import Decision
+from macontrol.controller.runtime.observation import Observation
+from macontrol.controller.survey.samples import Survey
+
+# Slots at one position without its reward: a late reward may arrive some slots later.
+_MOST_SLOTS = 10
+# A position may be off by this share of the distance of survey positions.
+_TOLERANCE = 0.25
+# The share of the positions that must give a reward.
+_LEAST_SHARE = 0.5
+
+
+class Resurvey:
+    """Walks from the nearer end of the rail to the other; `is_done` at the end."""
+
+    def __init__(self, config: Config) -> None:
+        self.start_position = config.physical.x_0
+        self._grid, self._stroke = config.grid, config.physical.rho_max
+        self._positions = positions = [float(x) for x in config.survey_positions]
+        self._has_begun = False
+        self._tolerance = _TOLERANCE * min(abs(b - a) for a, b in pairwise(positions))
+        self._seen: dict[int, tuple[int, float, float, float]] = {}
+        """Slot, position, reward and uncertainty by the index of the survey position."""
+        self._slots_here = 0
+        self.done = 0
+        """How many positions were visited."""
+
+    @property
+    def positions(self) -> int:
+        """How many positions there are."""
+        return len(self._positions)
+
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self._positions)
+
+    def take(self, arrived: Iterable[tuple[Observation, float]]) -> None:
+        """Keep the rewards at survey positions, with their uncertainty."""
+        if not self._has_begun:
+            return
+        for seen, where in arrived:
+            for index in (self.done, *range(self.done - 1, -1, -1)):
+                if index < len(self._positions) and self._is_at(index, where):
+                    self._seen.setdefault(index, (seen.slot, where, seen.reward, seen.uncertainty))
+                    break
+
+    def observe(self, slot: int, position: float, reward: float) -> None:
+        """`take` keeps the rewards."""
+
+    def withdraw(self, slot: int) -> None:
+        self._seen = {index: kept for index, kept in self._seen.items() if kept[0] != slot}
+
+    def resume(self, target: float) -> None:
+        """A survey has no target."""
+
+    def decide(self, slot: int, position: float) -> Decision:
+        if not self._has_begun:
+            self._has_begun = True
+            if position > self._grid.length / 2:
+                self._positions.reverse()
+        self._advance(position)
+        if self.is_done:
+            return Decision(position, position, False, False, nan)
+        target = self._positions[self.done]
+        step = self._grid.advance(position, target, self._stroke)
+        return Decision(target, step, False, are_apart(target, step), nan)
+
+    def survey(self) -> Survey:
+        """The survey; ProbeError if too few positions have a reward."""
+        if len(self._seen) < max(2, _LEAST_SHARE * len(self._positions)):
+            raise ProbeError(
+                f"the survey has a reward at only {len(self._seen)} of "
+                f"{len(self._positions)} positions",
+                "see what `macontrol check` says about the probe",
+            )
+        kept = sorted(self._seen.values(), key=lambda sample: sample[1])
+        _, position, reward, uncertainty = np.array(kept).T
+        variances = np.square(uncertainty[np.isfinite(uncertainty)])
+        noise_variance = float(variances.mean()) if len(variances) else 0.0
+        return Survey(position, reward, noise_variance, walked_wall_s=time.time())
+
+    def _advance(self, position: float) -> None:
+        """Go on to the next position if this one has its reward, or after enough slots."""
+        while not self.is_done and self._is_at(self.done, position):
+            self._slots_here += 1
+            if self.done not in self._seen and self._slots_here < _MOST_SLOTS:
+                return
+            self.done += 1
+            self._slots_here = 0
+
+    def _is_at(self, index: int, position: float) -> bool:
+        return isfinite(position) and abs(self._positions[index] - position) <= self._tolerance

@@ -1,0 +1,107 @@
+"""The commands that act on a running daemon: hold, resume, goto, set, resurvey, noise-floor, stop.
+
+Each is one request to the control socket.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from macontrol.config.model.errors import UsageError
+from macontrol.config.model.suggestion import shortened
+from macontrol.control.client import open_client
+
+Parameters = dict[str, Any]
+_SECTION = "algorithm."
+
+
+class ActionCommand:
+    """A command that sends one request."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        *,
+        argument: tuple[str, str] | None = None,
+        parameters: Callable[[str], Parameters] = lambda _: {},
+    ) -> None:
+        """`argument` is the name and the help of its argument; `parameters` come from it."""
+        self.__doc__ = description
+        self._name = name
+        self._argument = argument
+        self._parameters = parameters
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        if self._argument is not None:
+            metavar, text = self._argument
+            parser.add_argument("argument", metavar=metavar, help=text)
+        parser.add_argument(
+            "name",
+            nargs="?",
+            metavar="NAME",
+            help="name of the bench (its port also serves); may be left out for the only one",
+        )
+
+    def main(self, arguments: argparse.Namespace) -> int:
+        parameters = self._parameters(getattr(arguments, "argument", ""))
+        with open_client(arguments.name, f"macontrol {self._name}") as client:
+            result = client.call(self._name.replace("-", "_"), **parameters)
+            when = {"deferred": ", effective in the first slot that runs"}
+            outcome = result["outcome"]
+            print(f"{client.about['name']}: {self._name} {outcome}{when.get(outcome, '')}")
+        return 0
+
+
+def _position(text: str) -> Parameters:
+    """2.5 is in wavelengths, 25mm in millimetres."""
+    number = text.removesuffix("mm").strip()
+    try:
+        return {"position" if number == text.strip() else "position_mm": float(number)}
+    except ValueError:
+        raise UsageError(
+            f"{shortened(text)} is not a position", "give wavelengths (2.5), or 25mm"
+        ) from None
+
+
+def _setting(text: str) -> Parameters:
+    key, equals, number = text.partition("=")
+    try:
+        return {"key": _SECTION + key.strip().removeprefix(_SECTION), "value": float(number)}
+    except ValueError:
+        fix = "as in beta=2" if equals else "give KEY=VALUE, as in beta=2"
+        raise UsageError(f"{shortened(text)} is not a setting with a number", fix) from None
+
+
+COMMANDS = {
+    "hold": ActionCommand(
+        "hold",
+        "Keep the antenna where it is, from the next slot on. Measuring goes on. `macontrol "
+        "resume` ends it.",
+    ),
+    "resume": ActionCommand("resume", "Let the policy decide again, after hold or goto."),
+    "goto": ActionCommand(
+        "goto",
+        "Bring the antenna to a position, stroke by stroke, and hold it there.",
+        argument=("POSITION", "in wavelengths (2.5), or in millimetres (25mm)"),
+        parameters=_position,
+    ),
+    "set": ActionCommand(
+        "set",
+        "Change a setting of the policy within the run. `macontrol status` lists those that can "
+        "change. The next run begins with the configured value again.",
+        argument=("KEY=VALUE", "such as beta=2; the same as algorithm.beta=2"),
+        parameters=_setting,
+    ),
+    "resurvey": ActionCommand(
+        "resurvey",
+        "Walk the rail again, and continue with a policy that starts from this survey.",
+    ),
+    "noise-floor": ActionCommand(
+        "noise-floor",
+        "Measure the noise floor again, as SIGUSR1 does. Switch the transmitter off first.",
+    ),
+    "stop": ActionCommand("stop", "End the run after its slot, as SIGTERM does."),
+}

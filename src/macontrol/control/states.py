@@ -1,0 +1,125 @@
+"""What each action does in each state of a daemon: the table that code, page and tests share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a daemon does."""
+
+    STARTING = "starting"
+    HOMING = "homing"
+    SURVEYING = "surveying"
+    RUNNING = "running"
+    RECOVERING = "recovering"
+    HOLDING = "holding"
+    STOPPING = "stopping"
+
+
+STATE_MEANINGS = {
+    State.STARTING: "the bench is opened, or the antenna goes to its start position",
+    State.HOMING: "the stage is homed before the first slot",
+    State.SURVEYING: "the rail is surveyed, before the first slot or on request",
+    State.RUNNING: "the policy decides",
+    State.RECOVERING: "the stage is recovered or homed again; slots are missed",
+    State.HOLDING: "the antenna is held; slots are measured",
+    State.STOPPING: "the run ends",
+}
+
+
+class Action(StrEnum):
+    """What an operator can do."""
+
+    HOLD = "hold"
+    RESUME = "resume"
+    GOTO = "goto"
+    SET = "set"
+    RESURVEY = "resurvey"
+    NOISE_FLOOR = "noise_floor"
+    STOP = "stop"
+    POSTERIOR = "posterior"
+
+
+class Outcome(StrEnum):
+    ACCEPTED = "accepted"
+    DEFERRED = "deferred"
+    REFUSED = "refused"
+
+
+ACCEPTED, DEFERRED, REFUSED = Outcome
+
+_NO_SLOT = "the run has no slot yet"
+_NO_POLICY = "no policy decides now"
+_WALKING = "the rail is being surveyed"
+_ENDING = "the run ends"
+
+_BEFORE_SLOTS = {
+    Action.HOLD: (DEFERRED, ""),
+    Action.RESUME: (DEFERRED, ""),
+    Action.GOTO: (DEFERRED, ""),
+    Action.SET: (REFUSED, _NO_POLICY),
+    Action.RESURVEY: (DEFERRED, ""),
+    Action.NOISE_FLOOR: (REFUSED, "the start of a run measures the noise floor by itself"),
+    Action.STOP: (ACCEPTED, ""),
+    Action.POSTERIOR: (REFUSED, _NO_SLOT),
+}
+
+TABLE: dict[State, dict[Action, tuple[Outcome, str]]] = {
+    State.STARTING: _BEFORE_SLOTS,
+    State.HOMING: _BEFORE_SLOTS,
+    State.SURVEYING: {
+        Action.HOLD: (ACCEPTED, ""),
+        Action.RESUME: (ACCEPTED, ""),
+        Action.GOTO: (REFUSED, _WALKING),
+        Action.SET: (REFUSED, _NO_POLICY),
+        Action.RESURVEY: (REFUSED, _WALKING),
+        Action.NOISE_FLOOR: (REFUSED, _WALKING),
+        Action.STOP: (ACCEPTED, ""),
+        Action.POSTERIOR: (REFUSED, _WALKING),
+    },
+    State.RUNNING: dict.fromkeys(Action, (ACCEPTED, "")),
+    State.RECOVERING: {
+        **dict.fromkeys(Action, (DEFERRED, "")),
+        Action.NOISE_FLOOR: (ACCEPTED, ""),
+        Action.STOP: (ACCEPTED, ""),
+        Action.POSTERIOR: (ACCEPTED, ""),
+    },
+    State.HOLDING: {
+        **dict.fromkeys(Action, (ACCEPTED, "")),
+        Action.RESURVEY: (REFUSED, "the antenna is held, and a survey moves it"),
+    },
+    State.STOPPING: {
+        **dict.fromkeys(Action, (REFUSED, _ENDING)),
+        Action.STOP: (ACCEPTED, ""),
+    },
+}
+"""The outcome of each action in each state, and why it is refused.
+
+Accepted: effective in the next slot. Deferred: effective in the first slot that runs.
+"""
+
+FIXES = {
+    _NO_SLOT: "try again when the run has begun",
+    _NO_POLICY: "try again when the policy decides",
+    _WALKING: "wait for its end; `hold` pauses it",
+    _ENDING: "start the daemon again",
+    "the start of a run measures the noise floor by itself": "try again when the run has begun",
+    "the antenna is held, and a survey moves it": "`resume` first",
+}
+"""What to do about each reason."""
+
+
+def outcome_rows() -> list[list[str]]:
+    """The table as text: one row per action, one column per state."""
+    return [[str(action), *(str(TABLE[state][action][0]) for state in State)] for action in Action]
+
+
+def reason_rows() -> list[tuple[str, str, str]]:
+    """Every refusal: action, states, reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for state in State:
+        for action, (outcome, reason) in TABLE[state].items():
+            if outcome is REFUSED:
+                found.setdefault((str(action), reason), []).append(str(state))
+    return [(action, ", ".join(states), reason) for (action, reason), states in found.items()]
