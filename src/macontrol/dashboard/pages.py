@@ -54,10 +54,7 @@ def load_assets() -> dict[str, Asset]:
 class PageFile(Guarded):
     """The page, and the files it consists of."""
 
-    assets: dict[str, Asset]
-
-    def initialize(self, board: Board, assets: dict[str, Asset]) -> None:  # type: ignore[override]
-        super().initialize(board)
+    def initialize(self, assets: dict[str, Asset]) -> None:
         self.assets = assets
 
     def get(self, name: str = "") -> None:
@@ -195,23 +192,22 @@ class Unknown(Guarded):
 
 def make_application(board: Board) -> Application:
     """The application; `board` is its state."""
-    shared: dict[str, Any] = {"board": board}
-    page = {**shared, "assets": load_assets()}
+    page = {"assets": load_assets()}
     return Application(
         [
             (r"/", PageFile, page),
             (r"/page/(token\.css)", LoginFile, page),
             (r"/page/([\w.-]+)", PageFile, page),
-            (r"/api/stream", PageStream, shared),
-            (r"/api/runs", RunList, shared),
-            (r"/api/runs/([0-9a-f]{16})", RunDigest, shared),
-            (r"/api/daemons", DaemonList, shared),
-            (r"/api/daemons/([^/]+)/run", DaemonRun, shared),
-            (r"/api/daemons/([^/]+)/([^/]+)", Action, shared),
-            (r"/metrics", Metrics, shared),
+            (r"/api/stream", PageStream),
+            (r"/api/runs", RunList),
+            (r"/api/runs/([0-9a-f]{16})", RunDigest),
+            (r"/api/daemons", DaemonList),
+            (r"/api/daemons/([^/]+)/run", DaemonRun),
+            (r"/api/daemons/([^/]+)/([^/]+)", Action),
+            (r"/metrics", Metrics),
         ],
         default_handler_class=Unknown,
-        default_handler_args=shared,
+        board=board,
         websocket_max_message_size=4096,
         log_function=lambda _handler: None,
     )

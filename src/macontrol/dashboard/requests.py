@@ -39,10 +39,12 @@ class Guarded(RequestHandler):
     """A handler behind the checks: rate, Host, Origin, token. The checks come before anything."""
 
     is_action = False
-    board: Board
 
-    def initialize(self, board: Board) -> None:
-        self.board = board
+    @property
+    def board(self) -> Board:
+        """The state of the server."""
+        board: Board = self.application.settings["board"]
+        return board
 
     @property
     def client(self) -> str:
