@@ -98,3 +98,15 @@ def _of_devices(config: Config) -> Iterator[tuple[list[str], str]]:
         yield _within("probe", "tone_offset_hz", "tone_bandwidth_hz"), "probe.mode is wideband"
     if probe.noise_floor != "measure":
         yield ["probe.noise_floor_s"], "probe.noise_floor is set"
+
+
+def short_stroke(config: Config) -> str | None:
+    """A warning if the actuator covers less than the stroke that the config asks for."""
+    physical = config.physical
+    configured = float("inf") if physical.stroke == "auto" else physical.stroke
+    if physical.rho_max >= min(physical.nominal_reach, configured) - 1e-12:
+        return None
+    return (
+        f"the actuator covers {physical.rho_max:.4g} wavelengths in T_a, less than "
+        f"v·T_a = {physical.nominal_reach:.4g}: that is the stroke of this run"
+    )

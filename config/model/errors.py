@@ -128,6 +128,27 @@ class CommandRefusedError(MacontrolError):
     """The guard refused a command: beyond the stroke or the region, or not a number."""
 
 
+class NoDaemonError(HardwareError):
+    """No daemon is running, or none of this name, or it has ended."""
+
+
+class ActionRefusedError(MacontrolError):
+    """A running daemon refuses what an operator requests; it may accept it in another state."""
+
+    exit_code = 75
+
+
+class RequestError(MacontrolError):
+    """A request on the control socket that is answered with an error."""
+
+    def __init__(self, code: int, detail: str, fix: str = "", **data: str) -> None:
+        super().__init__(detail, fix)
+        self.code = code
+        self.data = data
+        self.request: object = None
+        """The id of the request, if it is known."""
+
+
 class InputOutputError(MacontrolError):
     """Reading or writing a file failed."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from macontrol.config import Config
+from macontrol.config.checks.effects import short_stroke
 from macontrol.config.model.errors import (
     MacontrolError,
     PolicyError,
@@ -42,7 +41,7 @@ from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
-from macontrol.policy_monitor import PolicyMonitor
+from macontrol.policy_monitor import PolicyMonitor, main_frame
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
@@ -77,7 +76,6 @@ class Daemon:
         self._loop: SlotLoop | None = None
         self._reports: ServiceReports | None = None
         self._floor_dbfs: float | None = None
-        self._floor_request: FloorRequest | None = None
         self._recording = Recording(
             config,
             options,
@@ -90,7 +88,12 @@ class Daemon:
         )
         self._recorders = Recorders(self._events, self._live)
         self._starting_point = StartingPoint(
-            config, options, self._clock, self._live, note=self._display.note
+            config,
+            options,
+            self._clock,
+            self._signals.stop,
+            note=self._display.note,
+            live=self._live,
         )
 
     def _simulation(self) -> SimulatedRun | None:
@@ -141,7 +144,7 @@ class Daemon:
                 name = self._config.stage.port_path
             lock = closing.enter_context(InstanceLock(name))
             self._recorders.add(closing.enter_context(LockFollower(lock.follow)))
-            control = ControlLink.of(self._live, self._report, self._request_floor)
+            control = ControlLink.of(self._live, self._report)
             closing.callback(control.close)
             if problem := control.start():
                 self._display.note(problem)
@@ -162,7 +165,7 @@ class Daemon:
         """The bench, ready to run; `closing` closes it."""
         report = partial(self._report, EventKind.NOISE_FLOOR)
         if self._simulated is not None:
-            self._floor_request = closing.enter_context(FloorRequest(None, report))
+            self._live.floor = closing.enter_context(FloorRequest(None, report))
             bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
             self._live.fixed_reward = self._simulated.fixed_reward
             if recorder := self._simulated.recorder:
@@ -198,18 +201,12 @@ class Daemon:
 
         # Before the first step: the default action of the signal ends the process.
         report = partial(self._report, EventKind.NOISE_FLOOR)
-        self._floor_request = closing.enter_context(
-            FloorRequest(measure_floor if probe else None, report)
-        )
+        request = FloorRequest(measure_floor if probe else None, report)
+        self._live.floor = closing.enter_context(request)
         bench.open(closing)
         floor = probe.noise_floor if probe else None
         self._floor_dbfs = None if floor is None else floor.dbfs
         return bench
-
-    def _request_floor(self) -> None:
-        """Measure the noise floor, as on SIGUSR1."""
-        if self._floor_request is not None:
-            self._floor_request.request()
 
     def _make_loop(self, start: Start) -> tuple[SlotLoop, Policy]:
         config, resume = self._config, start.resume
@@ -297,7 +294,7 @@ class Daemon:
             samples = len(start.survey.reward) if start.with_samples else 0
             sigma_f = start.survey.sigma_f2(config) ** 0.5
             self._report(EventKind.SURVEY, f"{samples} samples, sigma_f", sigma_f)
-        if warning := _short_stroke(config):
+        if warning := short_stroke(config):
             self._warn(warning)
 
     def _run_slots(self, loop: SlotLoop, policy: Policy, start: Start) -> None:
@@ -332,7 +329,7 @@ class Daemon:
         try:
             with suppress(StageError):  # the slot thread is not in the stage's code
                 loop.halt()
-            stack = "".join(traceback.format_stack(_main_frame()))
+            stack = "".join(traceback.format_stack(main_frame()))
             self._report(EventKind.POLICY_FAULT, f"{error}\n{stack}")
             self._report(EventKind.STOP, str(error))
             self._notifier.stopping()
@@ -373,9 +370,12 @@ class Daemon:
 
     def _theory(self, policy: Policy, tally: Tally) -> dict[str, Verdict]:
         physical = self._config.physical
-        return tally.theory(
+        found = tally.theory(
             length=physical.region_length, rho_max=physical.rho_max, margin=margin_of(policy)
         )
+        if self._events.counts[EventKind.ACTION]:  # the others are about a policy on its own
+            return {name: found[name] for name in ("reach", "region")}
+        return found
 
     def _internal(self, error: Exception) -> MacontrolError:
         """A bug in macontrol as one line, and where its traceback is."""
@@ -397,20 +397,3 @@ class Daemon:
     def _report(self, kind: EventKind, detail: str, value: float | None = None) -> None:
         slot = self._loop.tally.slot if self._loop is not None else 0
         self._recorders.submit(Event(slot, self._clock.now(), kind, detail, value))
-
-
-def _main_frame() -> FrameType | None:
-    """What the main thread executes, which is the slot thread."""
-    return sys._current_frames().get(threading.main_thread().ident or 0)
-
-
-def _short_stroke(config: Config) -> str | None:
-    """A warning if the actuator covers less than the stroke that the config asks for."""
-    physical = config.physical
-    configured = float("inf") if physical.stroke == "auto" else physical.stroke
-    if physical.rho_max >= min(physical.nominal_reach, configured) - 1e-12:
-        return None
-    return (
-        f"the actuator covers {physical.rho_max:.4g} wavelengths in T_a, less than "
-        f"v·T_a = {physical.nominal_reach:.4g}: that is the stroke of this run"
-    )

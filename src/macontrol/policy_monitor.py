@@ -7,8 +7,10 @@ service manager remains for that.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 
 from macontrol.controller.runtime.decision import DecisionPhase
 
@@ -50,3 +52,8 @@ class PolicyMonitor:
             if lasted_s > self._limit_s:
                 self._on_hang()
                 return
+
+
+def main_frame() -> FrameType | None:
+    """What the main thread executes, which is the slot thread."""
+    return sys._current_frames().get(threading.main_thread().ident or 0)

@@ -15,6 +15,7 @@ from macontrol.control.states import State
 from macontrol.controller.policies.registry import POLICIES
 from macontrol.controller.recording.runfile.files import default_run_folder, runs_in, runs_named
 from macontrol.controller.recording.runfile.resume import Resume, find_resume_among
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import (
     NoSurvey,
     fresh_survey,
@@ -49,15 +50,16 @@ class StartingPoint:
         config: Config,
         options: RunOptions,
         clock: Clock,
-        live: LiveRun,
+        stop: StopToken,
         *,
         note: Callable[[str], None],
+        live: LiveRun | None = None,
     ) -> None:
         self._config = config
         self._options = options
         self._clock = clock
         self._live = live
-        self._stop = live.stop
+        self._stop = stop
         self._note = note
         self.not_resumed: str | None = None
         """Why no run is continued although that was requested."""
@@ -136,23 +138,25 @@ class StartingPoint:
             return survey
         self._note(f"survey: walking the rail, {len(positions)} positions")
         live = self._live
-        live.phase = State.SURVEYING
         with survey_progress(len(positions), shown=show_progress) as on_progress:
 
             def progress(done: int) -> None:
-                live.progress = done, len(positions)
+                if live is not None:
+                    live.phase, live.progress = State.SURVEYING, (done, len(positions))
                 on_progress(done)
 
+            progress(0)
             survey = walk_rail(
                 config,
                 bench,
                 self._clock,
                 FaultReporter(self._note),
                 stop=self._stop,
-                may_move=live.may_move,
+                may_move=None if live is None else live.may_move,
                 on_progress=progress,
             )
-        live.phase, live.progress = State.STARTING, None
+        if live is not None:
+            live.phase, live.progress = State.STARTING, None
         if self._stop.is_set:
             return None
         if problem := keep_survey(config, survey, bench.identity):

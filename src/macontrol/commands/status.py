@@ -12,7 +12,8 @@ import sys
 import time
 from typing import Any
 
-from macontrol.control.client import Client, NoDaemonError, daemons, open_client
+from macontrol.config.model.errors import NoDaemonError
+from macontrol.control.client import Client, daemons, open_client
 
 _PROGRAM = "macontrol status"
 _NAMES = 24

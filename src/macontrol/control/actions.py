@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from macontrol.config.model.errors import MacontrolError
+from macontrol.config.model.errors import MacontrolError, RequestError
 from macontrol.control.live_run import LiveRun, pack
 from macontrol.control.messages import (
     BUSY,
     REFUSED,
     WRONG_PARAMETERS,
     Parameters,
-    RequestError,
 )
 from macontrol.control.snapshot import Snapshots
 from macontrol.control.states import FIXES, TABLE, Action, Outcome
@@ -34,18 +33,10 @@ _SECTION = "algorithm."
 class Actions:
     """Performs the actions of operators."""
 
-    def __init__(
-        self,
-        run: LiveRun,
-        snapshots: Snapshots,
-        report: Report,
-        measure_floor: Callable[[], None],
-    ) -> None:
-        """`measure_floor` requests a measurement of the noise floor."""
+    def __init__(self, run: LiveRun, snapshots: Snapshots, report: Report) -> None:
         self._run = run
         self._snapshots = snapshots
         self._report = report
-        self._measure_floor = measure_floor
         self._methods: dict[Action, Callable[[Parameters, str], None]] = {
             Action.HOLD: lambda _, origin: self._submit(Hold(origin)),
             Action.RESUME: lambda _, origin: self._submit(Release(origin)),
@@ -160,7 +151,8 @@ class Actions:
 
     def _request_floor(self, _: Parameters, origin: str) -> None:
         self._report(EventKind.ACTION, f"noise-floor by {origin}", None)
-        self._measure_floor()
+        if self._run.floor is not None:
+            self._run.floor.request()
 
     def _stop(self, _: Parameters, origin: str) -> None:
         if not self._run.stop.is_set:

@@ -8,23 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from macontrol.config.model.errors import HardwareError, MacontrolError, UsageError, reason_of
+from macontrol.config.model.errors import (
+    ActionRefusedError,
+    HardwareError,
+    MacontrolError,
+    NoDaemonError,
+    UsageError,
+    reason_of,
+)
 from macontrol.control.messages import API, NO_ANSWER, WRONG_PARAMETERS
 from macontrol.control.places import connect, sockets, stem_of
 
 _ANSWER_S = 10.0
 _START = "start one: macontrol --backend sim"
-
-
-class NoDaemonError(HardwareError):
-    """No daemon is running, or none of this name."""
-
-
-class RefusedError(MacontrolError):
-    """The daemon refused an action."""
-
-    exit_code = 75
-    """EX_TEMPFAIL: it may be accepted in another state."""
 
 
 class Client:
@@ -147,5 +143,5 @@ def _lost(error: OSError) -> HardwareError:
 
 def _as_error(error: dict[str, Any]) -> MacontrolError:
     kinds = {WRONG_PARAMETERS: UsageError, NO_ANSWER: HardwareError}
-    kind = kinds.get(error["code"], RefusedError)
+    kind = kinds.get(error["code"], ActionRefusedError)
     return kind(str(error["message"]), str(error.get("data", {}).get("fix", "")))

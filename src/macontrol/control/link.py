@@ -14,17 +14,16 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import macontrol
-from macontrol.config.model.errors import MacontrolError, reason_of
+from macontrol.config.model.errors import MacontrolError, RequestError, reason_of
 from macontrol.control.actions import Actions, Report
 from macontrol.control.lines import Lines
 from macontrol.control.live_run import LiveRun
-from macontrol.control.messages import RATES, RequestError
+from macontrol.control.messages import RATES
 from macontrol.control.places import listen
 from macontrol.control.snapshot import Snapshots
 from macontrol.controller.recording.events import EventKind
@@ -72,10 +71,9 @@ class ControlLink:
         self._wall_offset_s = time.time() - time.monotonic()
 
     @classmethod
-    def of(cls, run: LiveRun, report: Report, measure_floor: Callable[[], None]) -> ControlLink:
-        """The link of a run; `measure_floor` requests a measurement of the noise floor."""
+    def of(cls, run: LiveRun, report: Report) -> ControlLink:
         snapshots = Snapshots(run)
-        return cls(run, snapshots, Actions(run, snapshots, report, measure_floor), report)
+        return cls(run, snapshots, Actions(run, snapshots, report), report)
 
     def start(self) -> str:
         """Listen and start the server; return why that is not possible, or an empty text."""
@@ -184,7 +182,12 @@ class ControlLink:
                 message["method"], message["params"], message["origin"]
             )
         except RequestError as error:
-            reply["error"] = {"code": error.code, "message": error.message, **error.data}
+            reply["error"] = {
+                "code": error.code,
+                "detail": error.detail,
+                "fix": error.fix,
+                **error.data,
+            }
         self._lines.send(reply)
 
     def _send_what_is_due(self) -> None:

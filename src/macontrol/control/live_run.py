@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.control.messages import NO_ANSWER, RequestError
+from macontrol.config.model.errors import RequestError
+from macontrol.control.messages import NO_ANSWER
 from macontrol.control.states import State
 from macontrol.controller.policies.policy import HasPosterior, HasSurface, Policy
 from macontrol.controller.recording.records import Event, Item, Recorder, SlotRecord
@@ -21,6 +22,7 @@ from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.runtime.steering import Steering
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.resurvey import Resurvey
+from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend
 from macontrol.recording import Recording
 from macontrol.run_options import RunOptions
@@ -62,6 +64,7 @@ class LiveRun(Recorder):
     bench: Backend | None = None
     walk: Resurvey | None = None
     """The survey that was requested, until a policy follows it."""
+    floor: FloorRequest | None = None
     fixed_reward: Callable[[], float | None] = lambda: None
     """The mean reward of a fixed antenna, on a simulated bench."""
     progress: tuple[int, int] | None = None

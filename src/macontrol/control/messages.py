@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, NoReturn
 
+from macontrol.config.model.errors import RequestError
+
 API = 1
 """The version of the interface; it changes when a client of an earlier version would not work."""
 
@@ -39,19 +41,6 @@ ERRORS = {
 Parameters = dict[str, Any]
 
 
-class RequestError(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, code: int, message: str, fix: str = "", **data: Any) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = {"fix": fix, **data}
-
-    def as_data(self) -> dict[str, Any]:
-        return {"code": self.code, "message": self.message, "data": self.data}
-
-
 def parse(line: bytes) -> Any:
     """The JSON value of a line; RequestError for anything else."""
     try:
@@ -72,7 +61,9 @@ def answer(request: object, result: object) -> bytes:
 
 
 def error_answer(request: object, error: RequestError) -> bytes:
-    return encode({"jsonrpc": "2.0", "id": request, "error": error.as_data()})
+    data = {"fix": error.fix, **error.data}
+    described = {"code": error.code, "message": error.detail, "data": data}
+    return encode({"jsonrpc": "2.0", "id": request, "error": described})
 
 
 def notification(method: str, parameters: object) -> bytes:
@@ -82,7 +73,7 @@ def notification(method: str, parameters: object) -> bytes:
 def read_request(line: bytes) -> tuple[Any, str, Parameters]:
     """The id (None for a notification), the method and the checked parameters of a line.
 
-    The error has the attribute `request` with the id, if there is one.
+    RequestError has the id too, if it is known.
     """
     message = parse(line)
     if not isinstance(message, dict):
@@ -103,7 +94,7 @@ def read_request(line: bytes) -> tuple[Any, str, Parameters]:
             raise _wrong("`params` is not an object")
         return request, method, _checked(METHODS[method], parameters)
     except RequestError as error:
-        error.__dict__["request"] = request
+        error.request = request
         raise
 
 

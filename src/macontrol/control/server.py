@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from macontrol.config.model.errors import RequestError
 from macontrol.control.connection import Bucket, Connection
 from macontrol.control.lines import Lines, unpack
 from macontrol.control.machine import Machine
@@ -33,7 +34,6 @@ from macontrol.control.messages import (
     TOO_MANY_CLIENTS,
     WRONG_API,
     Parameters,
-    RequestError,
     answer,
     error_answer,
     notification,
@@ -163,7 +163,7 @@ class Server:
         try:
             request, method, parameters = read_request(line)
         except RequestError as error:
-            client.send(error_answer(getattr(error, "request", None), error))
+            client.send(error_answer(error.request, error))
             return
         try:
             self._answer(client, request, method, parameters)

@@ -130,7 +130,7 @@ def strange_slot(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], obje
     def install(act: Callable[[], object]) -> None:
         real = SlotLoop._run_slot
 
-        def run_slot(loop: SlotLoop, slot: int, *rest: float) -> tuple[float, float]:
+        def run_slot(loop: SlotLoop, slot: int, *rest: float) -> tuple[float | None, float]:
             if slot == 20:
                 act()
             return real(loop, slot, *rest)
