@@ -6,18 +6,21 @@ All pages share that connection, so a daemon does not feel how many there are.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import tempfile
+import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from macontrol.config.model.errors import MacontrolError
+from macontrol.config.model.errors import MacontrolError, RequestError
+from macontrol.control.messages import NO_ANSWER
+from macontrol.control.places import sockets
+from macontrol.controller.host.instance import service_of
+from macontrol.dashboard.connection import Connection
 from macontrol.dashboard.run_tail import RunTail
 
 FAST_HZ, IDLE_HZ = 10, 1
@@ -29,78 +32,9 @@ _EVENTS = 200
 _SCAN_S = 0.5
 _FORGET_S = 3600.0
 _MOST = 32
-_LONGEST_LINE = 4 << 20
-_ANSWER_S = 2.0
+_SERVICES = Path("/run/macontrol")
 
 Json = dict[str, Any]
-
-
-class RpcError(Exception):
-    """The daemon refused a request, or does not answer. `error` is as in JSON-RPC."""
-
-    def __init__(self, code: int, message: str, fix: str = "", **data: object) -> None:
-        super().__init__(message)
-        self.error: Json = {"code": code, "message": message, "data": {"fix": fix, **data}}
-
-
-class Connection:
-    """A connection to a daemon: requests with their answers, and notifications."""
-
-    def __init__(self, on_notification: Callable[[str, Json], None] | None = None) -> None:
-        self._on_notification = on_notification
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._number = 0
-        self._writer: asyncio.StreamWriter | None = None
-
-    async def open(self, path: Path) -> asyncio.StreamReader:
-        reader, self._writer = await asyncio.wait_for(
-            asyncio.open_unix_connection(path, limit=_LONGEST_LINE), _ANSWER_S
-        )
-        return reader
-
-    async def request(self, method: str, params: Mapping[str, object] | None = None) -> Any:
-        """The result of a request; RpcError if it is refused or not answered."""
-        if self._writer is None:
-            raise RpcError(-32002, "the daemon is not connected", "start it")
-        self._number += 1
-        number = self._number
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(params or {})}
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        try:
-            self._writer.write(json.dumps(message).encode() + b"\n")
-            return await asyncio.wait_for(answer, _ANSWER_S)
-        except (TimeoutError, OSError) as error:
-            raise RpcError(-32002, "the daemon does not answer", "look at its log") from error
-        finally:
-            self._answers.pop(number, None)
-
-    def take(self, line: bytes) -> None:
-        """Process a line of the daemon; ValueError if it is no message."""
-        message = json.loads(line)
-        if not isinstance(message, dict):
-            raise ValueError("not an object")
-        if "method" in message:
-            if self._on_notification is not None:
-                self._on_notification(str(message["method"]), message.get("params") or {})
-            return
-        answer = self._answers.get(message.get("id") or 0)
-        if answer is None or answer.done():
-            return
-        if "error" in message:
-            found = message["error"]
-            error = RpcError(int(found["code"]), str(found["message"]))
-            error.error = found
-            answer.set_exception(error)
-        else:
-            answer.set_result(message.get("result"))
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(RpcError(-32002, "the daemon has ended", "start it again"))
 
 
 class Daemon:
@@ -117,6 +51,8 @@ class Daemon:
         self.is_connected = False
         self.tail = RunTail()
         self.watchers = 0
+        self.command: str | None = None
+        """What starts it again."""
         self.version = 0
         """Grows with every change that a page shows."""
         self.last_heard = 0.0
@@ -194,7 +130,9 @@ class Daemon:
         try:
             reader = await connection.open(self.path)
         except (OSError, TimeoutError) as error:
-            raise RpcError(-32002, f"the daemon {self.name} has ended", "start it again") from error
+            raise RequestError(
+                NO_ANSWER, f"the daemon {self.name} has ended", "start it again"
+            ) from error
 
         async def read() -> None:
             with suppress(OSError, ValueError, TypeError, KeyError):
@@ -237,18 +175,19 @@ class Daemon:
                 self._is_busy = False
 
     async def _subscribe(self, connection: Connection) -> None:
-        with suppress(RpcError):
+        with suppress(RequestError):
             await connection.request("hello", {"client": "dashboard", "api": 1})
             self._notified("snapshot", await connection.request("status"))
             self.is_connected = True
+            self.command = command_of((self.snapshot or {}).get("pid"))
             self.refresh()
 
     async def _ask(self, connection: Connection, method: str, params: Json) -> None:
-        with suppress(RpcError):
+        with suppress(RequestError):
             await connection.request(method, params)
 
     async def _ask_posterior(self, connection: Connection) -> None:
-        with suppress(RpcError):
+        with suppress(RequestError):
             self.posterior = thinned(await connection.request("posterior"))
 
     def _start(self, work: Any) -> None:
@@ -291,30 +230,42 @@ def thinned(found: object) -> Json | None:
     }
 
 
-def socket_folders() -> list[Path]:
-    """The folders in which daemons of this user, of services and of root have their sockets."""
-    user = os.geteuid()
-    given = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
-    session = os.environ.get("XDG_RUNTIME_DIR", "")
-    folders = [Path(given)] if given else []
-    folders.append(Path("/run/macontrol"))
-    if session:
-        folders.append(Path(session, "macontrol"))
-    folders += [Path(base, f"macontrol-{user}") for base in ("/run/lock", tempfile.gettempdir())]
-    return folders
+def command_of(pid: object) -> str | None:
+    """The command that starts a running daemon again, its service if it has one."""
+    if not isinstance(pid, int):
+        return None
+    if unit := service_of(pid):
+        return f"sudo systemctl start {unit}"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return None
+    while words and (words[0].startswith("-") or "python" in os.path.basename(words[0])):
+        words.pop(0)
+    return shlex.join([os.path.basename(words[0]), *words[1:]]) if words else None
+
+
+def own_sockets() -> list[Path]:
+    """The sockets of daemons, without those in a folder of another user."""
+    trusted = (0, os.geteuid())
+    found = []
+    for path in sockets():
+        with suppress(OSError):
+            if path.stat().st_uid in trusted or (os.geteuid() == 0 and path.parent == _SERVICES):
+                found.append(path)
+    return found
 
 
 class Daemons:
     """All daemons that this process may connect to."""
 
-    def __init__(self, folders: list[Path] | None = None) -> None:
-        self._folders = socket_folders() if folders is None else folders
+    def __init__(self) -> None:
         self.by_name: dict[str, Daemon] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
 
     def scan(self) -> None:
         """Find new sockets, and connect again to those whose daemon may be back."""
-        for path in self._sockets():
+        for path in own_sockets():
             name = unquote(path.stem)
             known = self.by_name.get(name)
             if known is None:
@@ -341,12 +292,3 @@ class Daemons:
         for task in self._following.values():
             task.cancel()
         await asyncio.gather(*self._following.values(), return_exceptions=True)
-
-    def _sockets(self) -> list[Path]:
-        found: dict[str, Path] = {}
-        for folder in self._folders:
-            with suppress(OSError):
-                for path in sorted(folder.glob("*.sock")):
-                    if path.is_socket() and path.stat().st_uid in (os.geteuid(), 0):
-                        found.setdefault(path.name, path)
-        return list(found.values())

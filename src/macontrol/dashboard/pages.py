@@ -11,8 +11,16 @@ from typing import Any
 
 from tornado.web import Application
 
+from macontrol.config.model.errors import RequestError
+from macontrol.control.messages import (
+    BUSY,
+    INVALID_REQUEST,
+    NO_ANSWER,
+    REFUSED,
+    UNKNOWN_METHOD,
+    WRONG_PARAMETERS,
+)
 from macontrol.dashboard.board import Board
-from macontrol.dashboard.daemons import RpcError
 from macontrol.dashboard.metrics import CONTENT_TYPE, metrics_text
 from macontrol.dashboard.requests import Guarded, refused
 from macontrol.dashboard.stream import PageStream
@@ -26,7 +34,14 @@ _TYPES = {
 }
 ACTIONS = frozenset({"hold", "resume", "goto", "set", "resurvey", "noise_floor", "stop"})
 _SAFE = frozenset({"hold", "stop"})
-_STATUS = {-32602: 400, -32601: 400, -32600: 400, -32000: 409, -32001: 429, -32002: 503}
+_STATUS = {
+    INVALID_REQUEST: 400,
+    UNKNOWN_METHOD: 400,
+    WRONG_PARAMETERS: 400,
+    REFUSED: 409,
+    BUSY: 429,
+    NO_ANSWER: 503,
+}
 _LONGEST_HISTORY_S = 3600.0
 
 
@@ -134,9 +149,9 @@ class DaemonRun(Guarded):
     def get(self, name: str) -> None:
         daemon = self.board.daemons.by_name.get(name)
         path = None if daemon is None else daemon.tail.path
-        if path is None:
+        if daemon is None or path is None:
             raise refused(404, "this daemon has no run file")
-        self.finish_json({"run": self.board.library.id_of(path)})
+        self.finish_json({"run": self.board.library.id_of(path), "command": daemon.command})
 
 
 class Action(Guarded):
@@ -155,9 +170,10 @@ class Action(Guarded):
             raise refused(404, f"no daemon {name[:40]!r} runs on this machine", "start it")
         try:
             result = await daemon.act(method, self._parameters(), self.client)
-        except RpcError as error:
-            self.set_status(_STATUS.get(int(error.error.get("code", 0)), 502))
-            self.finish_json({"error": error.error})
+        except RequestError as error:
+            self.set_status(_STATUS.get(error.code, 502))
+            data = {"fix": error.fix, **error.data}
+            self.finish_json({"error": {"code": error.code, "message": error.detail, "data": data}})
             return
         self.finish_json({"result": result})
 

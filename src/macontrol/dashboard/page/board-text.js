@@ -65,7 +65,8 @@ export class BoardText {
   }
 
   showNow(snapshot) {
-    const { reward, counts } = snapshot;
+    const { reward } = snapshot;
+    const counts = snapshot.counts ?? {};
     const gain = isNumber(reward.mean) && reward.fixed > 0 ? reward.mean / reward.fixed - 1 : null;
     numbers(this.parts.now, [
       ["Reward, mean of 100 slots", fixed(reward.recent), "bit/s/Hz", "big"],
@@ -80,17 +81,19 @@ export class BoardText {
 
   showSignal(snapshot, model) {
     const { probe } = snapshot;
+    const counts = snapshot.counts ?? {};
     const unit = probe.noise_floor_unit ?? "";
     numbers(this.parts.signal, [
       ["SNR", fixed(probe.snr_db, 1), "dB"],
       ["Noise floor", fixed(probe.noise_floor, 1), isNumber(probe.noise_floor) ? unit : ""],
       ["Level", fixed(probe.level_dbfs, 1), isNumber(probe.level_dbfs) ? "dBFS" : ""],
-      ["Valid slots", percent(snapshot.counts.slots ? snapshot.counts.rewards / snapshot.counts.slots : null, 1), ""],
+      ["Valid slots", percent(counts.slots ? counts.rewards / counts.slots : null, 1), ""],
     ]);
   }
 
   showSlot(snapshot) {
-    const { timing, phases, counts } = snapshot;
+    const { timing, phases } = snapshot;
+    const counts = snapshot.counts ?? {};
     const slot_s = timing.slot_s;
     setText(this.parts["slot-text"], `${seconds(slot_s)} · nr ${count(snapshot.slot)}`);
     this.showBudget(slot_s, timing.actuation_s, timing.measure_s, timing.decide_s);
@@ -126,12 +129,14 @@ export class BoardText {
   }
 
   showHealth(snapshot) {
-    const { stage, probe, recording, system, counts } = snapshot;
-    const faults = counts.stage_faults + counts.probe_faults + counts.refused;
+    const { stage, probe, recording } = snapshot;
+    const system = snapshot.system ?? {};
+    const counts = snapshot.counts ?? {};
+    const faults = (counts.stage_faults ?? 0) + (counts.probe_faults ?? 0) + (counts.refused ?? 0);
     const load = system.load?.[0];
     const disk = system.disk_free_mb;
     const rows = [
-      ["Stage", stage.is_lost ? "lost" : stage.name ?? "ready", stage.is_lost],
+      ["Stage", stage?.is_lost ? "lost" : stage?.name ?? "–", Boolean(stage?.is_lost)],
       ["Radio", probe.fault || "ready", Boolean(probe.fault)],
       ["Faults", count(faults), faults > 0],
       ["Recording", recording.run_file === null ? "off" : recording.lost ? `${count(recording.lost)} records lost` : "all written", recording.lost > 0],
@@ -155,7 +160,7 @@ export class BoardText {
         this.inputs.set(key, entry);
       }
       const { input, range } = entry;
-      setText(range, `${shortNumber(least)} to ${shortNumber(most)}`);
+      setText(range, rangeText(least, most));
       input.disabled = !may;
       input.min = String(least ?? "");
       input.max = String(most ?? "");
@@ -231,8 +236,14 @@ export class BoardText {
   }
 }
 
-function shortNumber(value) {
-  return isNumber(value) ? String(Number(value.toPrecision(3))) : "any";
+const HUGE = 1e9;
+
+function rangeText(least, most) {
+  const short = (value) => String(Number(value.toPrecision(3)));
+  const [isFrom, isTo] = [isNumber(least) && least > -HUGE, isNumber(most) && most < HUGE];
+  if (isFrom && isTo) return `${short(least)} to ${short(most)}`;
+  if (isFrom) return `at least ${short(least)}`;
+  return isTo ? `at most ${short(most)}` : "";
 }
 
 export function numbers(list, rows) {

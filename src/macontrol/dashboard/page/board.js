@@ -157,7 +157,7 @@ export class Board {
     for (const name of ["reward", "oracle", "fixed"]) for (const value of model.series[name]) if (value > rewardHigh) rewardHigh = value;
     return {
       model, facts: model.facts, from, until, isLive: this.isLive, layer: this.layer, typicalGap,
-      cursor: this.isLive ? null : this.cursor, sigma: model.facts?.sigma_f ?? null,
+      cursor: this.isLive ? null : this.cursor, sigma: model.sigma,
       rewardLow: 0, rewardHigh: Math.ceil(rewardHigh * 1.1 * 2) / 2,
     };
   }

@@ -107,7 +107,7 @@ function drawWay(context, x, y, view, height, isOnColours) {
       context.stroke();
     }
   }
-  line(context, xs, ys, { colour: isOnColours ? "rgba(0,0,0,.75)" : colours().panel, width: 4 });
-  line(context, xs, ys, { colour: isOnColours ? "#fff" : colours().ink, width: 1.7 });
+  line(context, xs, ys, { colour: isOnColours ? "rgba(0,0,0,.75)" : colours().panel, width: view.isLive ? 4 : 2.6 });
+  line(context, xs, ys, { colour: isOnColours ? "#fff" : colours().ink, width: view.isLive ? 1.7 : 1.2 });
   context.restore();
 }

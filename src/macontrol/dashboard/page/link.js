@@ -3,6 +3,7 @@
 const SILENT_MS = 900;
 const CONNECT_MS = 2500;
 const RETRY_MS = 400;
+const BUSY_MS = 400;
 
 export class Link {
   constructor({ onMessage, onState }) {
@@ -12,6 +13,7 @@ export class Link {
     this.isUp = false;
     this.tried = 0;
     this.heard = 0;
+    this.checked = performance.now();
     this.connect();
     setInterval(() => this.check(), 250);
   }
@@ -46,6 +48,10 @@ export class Link {
 
   check() {
     const now = performance.now();
+    // If the page itself was busy, what has arrived meanwhile is still to be read.
+    const wasBusy = now - this.checked > BUSY_MS;
+    this.checked = now;
+    if (wasBusy) return;
     if (this.socket === null) {
       if (now - this.tried > RETRY_MS) this.connect();
       return;

@@ -32,6 +32,7 @@ export class Model {
     this.samples = [];
     this.span = null;
     this.range = { low: 0, high: 1 };
+    this.sigma = 0;
   }
 
   get last() { return this.time.length ? this.time[this.time.length - 1] : null; }
@@ -105,7 +106,8 @@ export class Model {
   // The range of the colours: it grows with what is seen, in steps, and does not shrink.
   fitRange(frames = [...this.frames, ...this.truth]) {
     let { low, high } = this.range;
-    for (const { mean } of frames) {
+    for (const { mean, deviation } of frames) {
+      for (const value of deviation ?? []) if (value > this.sigma) this.sigma = value;
       for (const value of mean) {
         if (value < low) low = value;
         if (value > high) high = value;

@@ -100,7 +100,7 @@ export async function showCompare(main, close, ids) {
     const gap = rows.length > 1 ? (rows[rows.length - 1].time - rows[0].time) / (rows.length - 1) : 1;
     return {
       model, facts: model.facts, from: model.time[0] ?? null, until: model.last, isLive: false, layer, typicalGap: gap,
-      cursor: null, sigma: model.facts.sigma_f, rewardLow: 0, rewardHigh: Math.ceil(top * 1.1 * 2) / 2,
+      cursor: null, sigma: model.sigma, rewardLow: 0, rewardHigh: Math.ceil(top * 1.1 * 2) / 2,
     };
   });
   const columns = digests.map((digest, i) => {
