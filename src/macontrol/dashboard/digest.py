@@ -291,7 +291,7 @@ def _world(
 def main(words: list[str]) -> int:
     """Print the digest of a run file, or a problem; run below everything else of this machine."""
     with suppress(OSError):
-        os.nice(10)
+        os.nice(5)
     try:
         found = digest(Path(words[0]), float(words[1]) if len(words) > 1 else None)
     except MacontrolError as error:

@@ -34,12 +34,27 @@ export class Board {
     this.prepareRail();
     this.prepareTime();
     this.drawLegends();
+    this.placeEvents(root);
     for (const name of ["control-panel", "signal-panel", "health-panel"]) {
       root.querySelector(`.${name}`).hidden = !isLive;
     }
   }
 
+  // On a wide screen the events are beside the plots, otherwise below them.
+  placeEvents(root) {
+    const wide = matchMedia("(min-width: 1500px)");
+    const place = () => {
+      const events = root.querySelector(".events-panel");
+      if (wide.matches) root.querySelector(".signal-panel").after(events);
+      else root.querySelector(".main-column").append(events);
+    };
+    place();
+    wide.addEventListener("change", place);
+    this.release = () => wide.removeEventListener("change", place);
+  }
+
   close() {
+    this.release();
     for (const plot of this.plots) plot.close();
     clearInterval(this.playing);
   }
@@ -127,7 +142,7 @@ export class Board {
     const { facts } = this.model;
     const { frame } = this;
     const samples = this.samples();
-    return { facts, frame, now: this.now(), samples, pointer: this.pointer, ...this.railRange(frame, samples) };
+    return { facts, frame, now: this.now(), samples, pointer: this.pointer, isAsking: this.chosen !== null, ...this.railRange(frame, samples) };
   }
 
   // The scale of the rewards grows at once and shrinks only when half of it is empty.

@@ -36,7 +36,7 @@ export function seconds(value) {
   if (!isNumber(value)) return "–";
   const size = Math.abs(value);
   if (size >= 1) return `${fixed(value, 2)} s`;
-  if (size >= 1e-3) return `${fixed(value * 1e3, size >= 1e-2 ? 1 : 2)} ms`;
+  if (size >= 1e-3) return `${fixed(value * 1e3, size >= 0.09995 ? 0 : size >= 0.009995 ? 1 : 2)} ms`;
   return `${fixed(value * 1e6, 0)} µs`;
 }
 

@@ -46,7 +46,7 @@ function drawAxes(context, width, x, y, view, bottom) {
   for (const place of places) {
     label(context, fixed(place, digitsFor(places)), x(place), bottom + 34, { align: "center", base: "middle" });
   }
-  label(context, "λ", width - 5, bottom + 34, { align: "right", base: "middle" });
+  label(context, "λ", MARGIN.left - 24, bottom + 34, { align: "right", base: "middle" });
   const millimetres = ticks(0, view.facts.length_mm, wide / 80);
   for (const place of millimetres.slice(1)) {
     label(context, fixed(place, digitsFor(millimetres)), x(place / view.facts.wavelength_mm), 12, { align: "center", base: "middle" });
@@ -149,6 +149,7 @@ function drawPointer(context, x, top, bottom, width, view) {
   const theme = colours();
   const at = x(view.pointer);
   line(context, [at, at], [top, bottom + 12], { colour: theme.muted, width: 1, dash: [2, 2] });
+  if (view.isAsking) return;
   let text = `${fixed(view.pointer)} λ · ${fixed(view.pointer * view.facts.wavelength_mm, 1)} mm`;
   if (view.frame) {
     const { mean, deviation } = view.frame;

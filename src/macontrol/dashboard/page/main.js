@@ -75,33 +75,38 @@ function showPlaces() {
 async function route() {
   const [, place = "", ...words] = location.hash.split("/").map(decodeURIComponent);
   for (const part of page.close) part.close();
-  page.close = [];
   page.board = null;
   page.shown = null;
   notice(null);
-  try {
-    if (place === "runs") await showRuns(main, page.close);
-    else if (place === "run") page.board = await showRun(main, page.close, words[0]);
-    else if (place === "compare") await showCompare(main, page.close, words.slice(0, 2));
-    else showLive(words[0] ?? preferred());
-  } catch (error) {
-    main.replaceChildren(element("p", { class: "empty" }, error.message));
-  }
+  // What a slow request draws after its place was left goes nowhere.
+  const root = element("div");
+  const close = [];
+  page.close = close;
+  main.replaceChildren(root);
+  if (!["runs", "run", "compare"].includes(place)) showLive(root, words[0] ?? preferred());
   if (page.shown === null) link.watch(null);
   showPlaces();
+  try {
+    if (place === "runs") await showRuns(root, close);
+    else if (place === "run") await showRun(root, close, words[0]);
+    else if (place === "compare") await showCompare(root, close, words.slice(0, 2));
+  } catch (error) {
+    root.replaceChildren(element("p", { class: "empty" }, error.message));
+  }
+  if (page.close !== close) for (const part of close) part.close();
 }
 
 const preferred = () => (page.daemons.find(({ is_connected: is }) => is) ?? page.daemons[0])?.name ?? null;
 
-function showLive(name) {
+function showLive(root, name) {
   if (name === null) {
-    main.replaceChildren(element("p", { class: "empty" },
+    root.replaceChildren(element("p", { class: "empty" },
       page.isReady ? "No daemon runs on this machine. It appears here when you start one, for example " : "Looking for daemons …",
       page.isReady ? element("code", {}, "macontrol --backend sim") : null));
     return;
   }
   page.shown = name;
-  page.board = new Board(main, { isLive: true, actions });
+  page.board = new Board(root, { isLive: true, actions });
   page.close.push(page.board);
   link.watch(name);
 }

@@ -20,6 +20,19 @@ function unpack(text) {
 
 const floats = (values) => (values ? Float32Array.from(values, (value) => (value === null ? NaN : value)) : null);
 
+// A moving average over about 100 slots, as the daemon computes it.
+const AVERAGED_SLOTS = 100;
+
+function averaged(values, slots) {
+  let mean = null;
+  return values.map((value, i) => {
+    if (value !== null) mean = mean === null ? value : average(mean, value, slots[i] - (slots[i - 1] ?? slots[i]));
+    return mean;
+  });
+}
+
+const average = (mean, value, slots) => value + (mean - value) * Math.exp(-Math.max(slots, 1) / AVERAGED_SLOTS);
+
 export class Model {
   constructor() {
     this.facts = null;
@@ -33,6 +46,8 @@ export class Model {
     this.span = null;
     this.range = { low: 0, high: 1 };
     this.sigma = 0;
+    this.fixedSum = null;
+    this.fixedRecent = null;
   }
 
   get last() { return this.time.length ? this.time[this.time.length - 1] : null; }
@@ -43,10 +58,12 @@ export class Model {
     const { series, rows } = digest;
     if (!series) return;
     const kept = series.time_s.filter((time) => time < before).length;
+    const isBefore = before !== Infinity;
     this.time = series.time_s.slice(0, kept).concat(this.time);
     for (const name of SERIES) {
       const source = { fixed: digest.fixed, oracle: digest.oracle, best: digest.oracle_position }[name] ?? series[name];
-      const values = source ? source.slice(0, kept) : new Array(kept).fill(null);
+      let values = source ? source.slice(0, kept) : new Array(kept).fill(null);
+      if (isBefore && (name === "reward" || name === "fixed")) values = averaged(values, series.slot);
       this.series[name] = values.concat(this.series[name]);
     }
     const count = rows.time_s.length;
@@ -83,7 +100,7 @@ export class Model {
       this.time.push(snapshot.time_s);
       const now = {
         slot: snapshot.slot, position: snapshot.position, target: snapshot.target,
-        reward: reward.recent, low: reward.latest, high: reward.latest, fixed: reward.fixed,
+        reward: reward.recent, low: reward.latest, high: reward.latest, fixed: this.fixedReward(snapshot),
       };
       for (const name of SERIES) this.series[name].push(isNumber(now[name]) ? now[name] : null);
       if (this.time.length > MOST_TIMES) {
@@ -101,6 +118,19 @@ export class Model {
       if (this.frames.length > MOST_FRAMES) this.frames.splice(0, 300);
       this.fitRange([this.frames[this.frames.length - 1]]);
     }
+  }
+
+  // The recent reward of a fixed antenna, from how the mean of the whole run has changed.
+  fixedReward({ reward, counts }) {
+    if (!isNumber(reward.fixed) || !counts) return null;
+    const [slots, sum] = [counts.slots, counts.slots * reward.fixed];
+    const before = this.fixedSum;
+    this.fixedSum = { slots, sum };
+    if (before && slots > before.slots) {
+      const value = (sum - before.sum) / (slots - before.slots);
+      this.fixedRecent = average(this.fixedRecent ?? reward.fixed, value, slots - before.slots);
+    }
+    return this.fixedRecent ?? null;
   }
 
   // The range of the colours: it grows with what is seen, in steps, and does not shrink.

@@ -30,7 +30,7 @@ export async function showRuns(main, close) {
 }
 
 function card(run, highest, update, close) {
-  const box = element("input", { type: "checkbox", checked: picked.has(run.id) });
+  const box = element("input", { type: "checkbox", checked: picked.has(run.id), "aria-label": `Compare ${run.name}` });
   box.addEventListener("change", () => {
     if (box.checked) picked.add(run.id);
     else picked.delete(run.id);
@@ -47,8 +47,8 @@ function card(run, highest, update, close) {
       element("div", { class: "text" },
         element("h2", {}, `${run.policy} on ${run.stage}`),
         element("p", { class: "muted" }, `${day(run.started_s)}${run.is_open ? " · open" : ""}`),
-        element("p", { class: "facts" }, element("span", {}, `${duration(run.duration_s)}, ${count(run.slots)} slots`), element("b", {}, `${mark}${fixed(run.reward)} bit/s/Hz`)))),
-    element("label", { class: "pick" }, box, `compare ${run.name}`));
+        element("p", { class: "facts" }, element("span", {}, `${duration(run.duration_s)} · ${count(run.slots)} slots`), element("b", {}, `${mark}${fixed(run.reward)}`, element("small", {}, " bit/s/Hz"))))),
+    element("label", { class: "pick" }, box, "Compare"));
 }
 
 // The antenna's way from left to right, light where the reward was high.
