@@ -38,6 +38,7 @@ export class BoardText {
     setText(parts["hold-text"], this.isHeld ? "Resume" : "Hold");
     parts.hold.classList.toggle("held", this.isHeld);
     parts.hold.disabled = !may;
+    for (const name of ["hold", "stop", "hint"]) parts[name].hidden = state === "ended";
     parts.stop.disabled = !may;
     setText(parts.hint, this.actions.mayAct ? "To move the antenna, click the rail." : "View only. To act, open the address with the token.");
     parts.ended.hidden = state !== "ended";
