@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,14 @@ class ScriptedDaemon:
         self._server = await asyncio.start_unix_server(self._serve, self.path)
 
     async def stop(self) -> None:
-        assert self._server is not None
+        if self._server is None:
+            return
         self._server.close()
+        self._server = None
         for writer in self.writers:
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
         self.path.unlink(missing_ok=True)
 
     async def say(self, line: bytes) -> None:

@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -18,10 +19,14 @@ from macontrol.dashboard.daemons import Daemons
 from macontrol.dashboard.pages import make_application
 from macontrol.dashboard.run_library import RunLibrary
 
-_LARGEST_HEADER = 16 << 10
-_LARGEST_BODY = 16 << 10
-_IDLE_S = 60.0
-_BODY_S = 5.0
+_LARGEST = 16 << 10
+LIMITS: dict[str, Any] = {
+    "max_header_size": _LARGEST,
+    "max_body_size": _LARGEST,
+    "max_buffer_size": 2 * _LARGEST,
+    "idle_connection_timeout": 60.0,
+    "body_timeout": 5.0,
+}
 
 
 def serve(
@@ -56,14 +61,7 @@ async def _serve(
         ) from error
     board = Board(access, token, token_file, RunLibrary(places), Daemons())
     board.port = sockets[0].getsockname()[1]
-    server = HTTPServer(
-        make_application(board),
-        max_header_size=_LARGEST_HEADER,
-        max_body_size=_LARGEST_BODY,
-        max_buffer_size=_LARGEST_HEADER + _LARGEST_BODY,
-        idle_connection_timeout=_IDLE_S,
-        body_timeout=_BODY_S,
-    )
+    server = HTTPServer(make_application(board), **LIMITS)
     server.add_sockets(sockets)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -18,6 +18,7 @@ from macontrol.dashboard.access import Access
 from macontrol.dashboard.board import Board
 from macontrol.dashboard.pages import make_application
 from macontrol.dashboard.run_library import RunLibrary
+from macontrol.dashboard.server import LIMITS
 from macontrol.dashboard.stream import MOST_STREAMS
 from support.sample_run import write_run
 from support.scripted_daemon import SNAPSHOT, ScriptedDaemon
@@ -39,6 +40,8 @@ class DashboardCase(AsyncHTTPTestCase):
         folder = tempfile.TemporaryDirectory(prefix="macontrol-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
+        self.daemons: list[ScriptedDaemon] = []
+        self.pages: list[WebSocketClientConnection] = []
         self.patch = pytest.MonkeyPatch()
         self.addCleanup(self.patch.undo)
         self.patch.setenv("RUNTIME_DIRECTORY", str(self.folder))
@@ -56,9 +59,25 @@ class DashboardCase(AsyncHTTPTestCase):
         self.board.port = 1
         return make_application(self.board)
 
+    def get_httpserver_options(self) -> dict[str, Any]:
+        return LIMITS
+
     def tearDown(self) -> None:
-        self.io_loop.run_sync(self.board.close)
+        self.io_loop.run_sync(self.close_all)
         super().tearDown()
+
+    async def close_all(self) -> None:
+        for page in self.pages:
+            page.close()
+            while not self.is_closed(page):
+                await daemons.asyncio.sleep(0.01)
+        await self.board.close()
+        for daemon in self.daemons:
+            await daemon.stop()
+
+    def is_closed(self, page: WebSocketClientConnection) -> bool:
+        stream = None if page.protocol is None else page.protocol.stream
+        return stream is None or stream.closed()
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> HTTPResponse:
         body = headers.pop("body", "{}") if method == "POST" else None
@@ -72,6 +91,7 @@ class DashboardCase(AsyncHTTPTestCase):
     async def start_daemon(self, **options: Any) -> ScriptedDaemon:
         daemon = ScriptedDaemon(self.folder / "left.sock", **options)
         await daemon.start()
+        self.daemons.append(daemon)
         self.board.daemons.scan()
         while not (self.board.daemons.seen() and self.board.daemons.seen()[0].is_connected):
             await daemons.asyncio.sleep(0.01)
@@ -268,7 +288,9 @@ class TestElsewhere(DashboardCase):
 class TestStream(DashboardCase):
     async def connect(self, **headers: str) -> WebSocketClientConnection:
         address = self.get_url("/api/stream").replace("http", "ws", 1)
-        return await websocket_connect(HTTPRequest(address, headers=headers))
+        page = await websocket_connect(HTTPRequest(address, headers=headers))
+        self.pages.append(page)
+        return page
 
     async def read(self, page: WebSocketClientConnection, kind: str) -> dict[str, Any]:
         while True:
@@ -293,7 +315,6 @@ class TestStream(DashboardCase):
         await daemon.say(line.encode() + b"\n")
         assert (await self.read(page, "events"))["events"] == [event]
         await self.read(page, "tick")
-        page.close()
 
     @gen_test
     async def test_a_lost_daemon_shows_and_comes_back(self) -> None:
@@ -307,7 +328,6 @@ class TestStream(DashboardCase):
         await self.start_daemon()
         while (await self.read(page, "frame"))["state"] != "running":
             pass
-        page.close()
 
     @gen_test
     async def test_garbage_of_a_daemon_ends_its_connection_only(self) -> None:
@@ -325,7 +345,6 @@ class TestStream(DashboardCase):
     async def test_a_page_with_the_token_may_act(self) -> None:
         page = await self.connect(Authorization=f"Bearer {TOKEN}")
         assert (await self.read(page, "hello"))["may_act"] is True
-        page.close()
 
     @gen_test
     async def test_garbage_of_a_page_ends_its_stream(self) -> None:
@@ -349,8 +368,6 @@ class TestStream(DashboardCase):
             await self.read(page, "hello")
         one_more = await self.connect()
         assert await one_more.read_message() is None
-        for page in pages:
-            page.close()
 
     @gen_test(timeout=30)
     async def test_a_page_that_does_not_read_costs_no_memory(self) -> None:
@@ -371,4 +388,4 @@ class TestStream(DashboardCase):
             await daemon.say(line.encode() + b"\n")
             await daemons.asyncio.sleep(0.05)
         assert len(connection.stream._write_buffer) <= 2_000_000
-        reader.socket.close()
+        reader.close()

@@ -155,7 +155,9 @@ export class BoardText {
         const input = element("input", { type: "number", step: "any", inputmode: "decimal" });
         const name = key.split(".").pop();
         const range = element("span", { class: "range" });
-        input.addEventListener("change", () => this.actions.act("set", { key, value: Number(input.value) }));
+        input.addEventListener("change", () => {
+          if (input.value !== "") this.actions.act("set", { key, value: Number(input.value) });
+        });
         this.parts.settings.append(element("label", {}, element("b", {}, name), ` ${meaning}`, element("span", { class: "row" }, input, range)));
         entry = { input, range };
         this.inputs.set(key, entry);
