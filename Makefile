@@ -66,6 +66,7 @@ fault-tests: ## write docs/fault-tests.md from the fault marks on the tests
 
 docs: fault-tests $(VENV)/.stamp-dev ## write the generated pages of docs/
 	$(BIN)/python tests/support/run_file_page.py
+	PYTHONPATH=tests $(BIN)/python tests/support/control_page.py
 
 site: $(VENV)/.stamp-dev ## build the documentation site into site/, with warnings as errors
 	$(BIN)/python docs/site/build.py site

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from itertools import pairwise
 from math import isfinite, nan
 
 import numpy as np
@@ -21,7 +20,7 @@ from macontrol.controller.survey.samples import Survey
 
 # Slots at one position without its reward: a late reward may arrive some slots later.
 _MOST_SLOTS = 10
-# A position may be off by this share of the distance of survey positions.
+# A position may be off by this share of the distance of grid points, or by a step of the stage.
 _TOLERANCE = 0.25
 # The share of the positions that must give a reward.
 _LEAST_SHARE = 0.5
@@ -33,9 +32,11 @@ class Resurvey:
     def __init__(self, config: Config) -> None:
         self.start_position = config.physical.x_0
         self._grid, self._stroke = config.grid, config.physical.rho_max
-        self._positions = positions = [float(x) for x in config.survey_positions]
+        self._positions = [float(x) for x in config.survey_positions]
         self._has_begun = False
-        self._tolerance = _TOLERANCE * min(abs(b - a) for a, b in pairwise(positions))
+        step_mm = config.physical.step_mm
+        step = 0.0 if step_mm == "ideal" else config.physical.to_wavelengths(step_mm)
+        self._tolerance = max(_TOLERANCE * self._grid.spacing, step)
         self._seen: dict[int, tuple[int, float, float, float]] = {}
         """Slot, position, reward and uncertainty by the index of the survey position."""
         self._slots_here = 0
@@ -97,11 +98,13 @@ class Resurvey:
         return Survey(position, reward, noise_variance, walked_wall_s=time.time())
 
     def _advance(self, position: float) -> None:
-        """Go on to the next position if this one has its reward, or after enough slots."""
-        while not self.is_done and self._is_at(self.done, position):
-            self._slots_here += 1
-            if self.done not in self._seen and self._slots_here < _MOST_SLOTS:
-                return
+        """Continue to the next position if this one has its reward, or after enough slots."""
+        while not self.is_done:
+            if not (self.done in self._seen and self._is_at(self.done, position)):
+                if abs(self._positions[self.done] - position) <= self._stroke:
+                    self._slots_here += 1
+                if self._slots_here <= _MOST_SLOTS:
+                    return
             self.done += 1
             self._slots_here = 0
 

@@ -191,7 +191,7 @@ def commands_page() -> str:
     run.add_arguments(parser)
     lines += ["## macontrol", "", str(run.__doc__).strip(), "", *_options(parser)]
     for name, summary in cli.COMMANDS.items():
-        module = import_module(f"macontrol.commands.{name.replace('-', '_')}")
+        module = cli.load_command(name)
         parser = Parser(prog=f"macontrol {name}", add_help=False, formatter_class=HelpFormatter)
         module.add_arguments(parser)
         lines += ["", f"## macontrol {name}", "", f"Purpose: {summary}.", ""]

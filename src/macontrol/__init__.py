@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from macontrol.config.model.errors import MacontrolError
     from macontrol.controller.policies.description import PolicyInputs
     from macontrol.controller.policies.policy import Decision, Policy
+    from macontrol.interface.connection import Connection, Estimate, connect
     from macontrol.interface.maps import Map, load_map, make_map, simulate_map
     from macontrol.interface.policies import policy_names
     from macontrol.interface.replays import Oracle, Replay, oracle, replay
@@ -31,7 +32,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Config",
+    "Connection",
     "Decision",
+    "Estimate",
     "MacontrolError",
     "Map",
     "Oracle",
@@ -40,6 +43,7 @@ __all__ = [
     "Replay",
     "Run",
     "__version__",
+    "connect",
     "load_config",
     "load_map",
     "make_map",
@@ -58,6 +62,7 @@ _HOMES = {
     "config.model.errors": ("MacontrolError",),
     "controller.policies.description": ("PolicyInputs",),
     "controller.policies.policy": ("Decision", "Policy"),
+    "interface.connection": ("Connection", "Estimate", "connect"),
     "interface.maps": ("Map", "load_map", "make_map", "simulate_map"),
     "interface.policies": ("policy_names",),
     "interface.replays": ("Oracle", "Replay", "oracle", "replay"),

@@ -126,7 +126,8 @@ def _run_and_flush(words: list[str]) -> int:
         raise
 
 
-def _load(command: str) -> Command:
+def load_command(command: str) -> Command:
+    """The module of a command, or its part of a module that several commands share."""
     home = "operate" if command in _ACTIONS else command.replace("-", "_")
     module = import_module(f"macontrol.commands.{home}")
     return cast(Command, module.COMMANDS[command] if command in _ACTIONS else module)
@@ -134,7 +135,7 @@ def _load(command: str) -> Command:
 
 def parser_of(command: str) -> Parser:
     """The parser of a command; of the controller, which runs without one, for an empty name."""
-    module = _load(command or "run")
+    module = load_command(command or "run")
     parser = Parser(
         prog=f"macontrol {command}".strip(),
         description=module.__doc__ if command else DESCRIPTION,
@@ -161,14 +162,14 @@ def _run(words: list[str]) -> int:
         return 0
     if words and words[0] in COMMANDS:
         arguments = parser_of(words[0]).parse_args(words[1:])
-        return _load(words[0]).main(arguments)
+        return load_command(words[0]).main(arguments)
     parser = parser_of("")
     if words and not words[0].startswith("-"):
         raise _unknown_command(words[0])
     if not words:
         parser.print_help()
         return 0
-    return _load("run").main(parser.parse_args(words))
+    return load_command("run").main(parser.parse_args(words))
 
 
 def _unknown_command(word: str) -> UsageError:

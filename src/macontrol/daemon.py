@@ -248,7 +248,7 @@ class Daemon:
         if recorder := self._recording.start(start.survey, start.resume, identity):
             self._recorders.add(recorder)
             closing.callback(lambda: self._recording.close(self._close_s))
-        self._display.start(closing, self._config, self._options.name, loop, policy)
+        self._display.start(closing, self._config, self._options.name, loop)
         self._recorders.add(self._display)
 
     def _drive(

@@ -42,7 +42,12 @@ def a_run(tally: Tally | None = None, *, posterior: bool = True, activity: str =
     grid = Grid(6.0, 601)
     estimate = SimpleNamespace(grid=grid, mean=grid.points / 2, variance=np.full(601, 0.04))
     loop = SimpleNamespace(
-        tally=tally or played(), timing=SlotTiming(5e-3, 1.1e-3, 4.5e-3), activity=activity
+        tally=tally or played(),
+        timing=SlotTiming(5e-3, 1.1e-3, 4.5e-3),
+        activity=activity,
+        decision=SimpleNamespace(
+            policy=SimpleNamespace(posterior=estimate) if posterior else SimpleNamespace()
+        ),
     )
     return RunFacts(
         title="moveucb on sim",
@@ -52,5 +57,4 @@ def a_run(tally: Tally | None = None, *, posterior: bool = True, activity: str =
         g_max=4.0,
         transmission_share=0.8,
         loop=cast(Any, loop),
-        posterior=cast(Any, estimate) if posterior else None,
     )

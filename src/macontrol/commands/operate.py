@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from macontrol.config.model.errors import UsageError
@@ -59,17 +60,24 @@ def _position(text: str) -> Parameters:
     """2.5 is in wavelengths, 25mm in millimetres."""
     number = text.removesuffix("mm").strip()
     try:
-        return {"position" if number == text.strip() else "position_mm": float(number)}
+        return {"position" if number == text.strip() else "position_mm": _finite(number)}
     except ValueError:
         raise UsageError(
             f"{shortened(text)} is not a position", "give wavelengths (2.5), or 25mm"
         ) from None
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError
+    return number
+
+
 def _setting(text: str) -> Parameters:
     key, equals, number = text.partition("=")
     try:
-        return {"key": _SECTION + key.strip().removeprefix(_SECTION), "value": float(number)}
+        return {"key": _SECTION + key.strip().removeprefix(_SECTION), "value": _finite(number)}
     except ValueError:
         fix = "as in beta=2" if equals else "give KEY=VALUE, as in beta=2"
         raise UsageError(f"{shortened(text)} is not a setting with a number", fix) from None

@@ -106,7 +106,8 @@ class LiveRun(Recorder):
             return State.RECOVERING
         if self.steering.is_hold_requested:
             return State.HOLDING
-        return State.RUNNING if self.walk is None else State.SURVEYING
+        is_walking = self.walk is not None or isinstance(self.policy, Resurvey)
+        return State.SURVEYING if is_walking else State.RUNNING
 
     @property
     def policy(self) -> Policy | None:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,8 @@ from macontrol.controller.host.instance import lock_directory
 SUFFIX = ".sock"
 _LONGEST_STEM = 60
 _LONGEST_ADDRESS = 100
-_BACKLOG = 16
+_BACKLOG = 64
+_FULL_S = 0.02
 
 
 def stem_of(name: str) -> str:
@@ -63,11 +65,24 @@ def connect(path: Path, timeout_s: float) -> socket.socket:
     client.settimeout(timeout_s)
     try:
         with _address(path) as address:
-            client.connect(address)
+            _await_place(client, address, timeout_s)
     except OSError:
         client.close()
         raise
     return client
+
+
+def _await_place(client: socket.socket, address: str, timeout_s: float) -> None:
+    """Connect; with a timeout, Linux does not wait for a place in the queue of the server."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            client.connect(address)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_FULL_S)
 
 
 def sockets(environment: Mapping[str, str] | None = None) -> list[Path]:

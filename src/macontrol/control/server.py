@@ -84,7 +84,7 @@ class Server:
         while not self._lines.is_closed:
             for key, _ in self._selector.select(self._timeout_s()):
                 if key.fileobj is self._listener:
-                    self._accept()
+                    self._accept_all()
                 elif key.fileobj is self._link:
                     for message in self._lines.read():
                         self._hear(message)
@@ -100,11 +100,15 @@ class Server:
 
     # Clients.
 
-    def _accept(self) -> None:
-        try:
-            accepted, _ = self._listener.accept()
-        except OSError:  # it has gone again
-            return
+    def _accept_all(self) -> None:
+        for _ in range(MOST_CLIENTS):
+            try:
+                accepted, _ = self._listener.accept()
+            except OSError:  # nobody waits
+                return
+            self._accept(accepted)
+
+    def _accept(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         if len(self._clients) >= MOST_CLIENTS:
             error = RequestError(TOO_MANY_CLIENTS, "too many clients", "close another one")

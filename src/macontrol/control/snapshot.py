@@ -53,7 +53,9 @@ class Snapshots:
         self._slow_s = -_SLOW_S
         self._percentiles: dict[str, dict[str, float | None]] = {}
         self._health: dict[str, Any] = {}
-        self._limits: dict[str, dict[str, Any]] = {}
+        algorithm = type(config.algorithm)  # now, since both take milliseconds
+        self._schema: dict[str, Any] = algorithm.model_json_schema()["properties"]
+        self._meanings = docs_of(algorithm)
 
     def make(self) -> dict[str, Any]:
         """The state now."""
@@ -255,16 +257,13 @@ class Snapshots:
 
     def limits(self, key: str) -> dict[str, Any]:
         """The smallest and the largest value of a setting of `[algorithm]`, and its meaning."""
-        if key not in self._limits:
-            algorithm = type(self._run.config.algorithm)
-            described = algorithm.model_json_schema()["properties"].get(key, {})
-            numbers = [described, *described.get("anyOf", ())]
-            self._limits[key] = {
-                "least": _first(numbers, "minimum", "exclusiveMinimum"),
-                "most": _first(numbers, "maximum", "exclusiveMaximum"),
-                "meaning": docs_of(algorithm).get(key, ""),
-            }
-        return self._limits[key]
+        described = self._schema.get(key, {})
+        numbers = [described, *described.get("anyOf", ())]
+        return {
+            "least": _first(numbers, "minimum", "exclusiveMinimum"),
+            "most": _first(numbers, "maximum", "exclusiveMaximum"),
+            "meaning": self._meanings.get(key, ""),
+        }
 
 
 def _first(schemas: list[dict[str, Any]], *names: str) -> float | None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from macontrol.config import Config
 from macontrol.controller.host.realtime import RealtimeReport
-from macontrol.controller.policies.policy import Policy
 from macontrol.controller.recording.records import Event, LateReward, Recorder, SlotRecord
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.display.event_log import EventLog, JsonLines, PlainLines, summary_text
@@ -49,12 +48,10 @@ class RunDisplay(Recorder):
         else:
             self._lines.note(text)
 
-    def start(
-        self, closing: ExitStack, config: Config, name: str, loop: SlotLoop, policy: Policy
-    ) -> None:
+    def start(self, closing: ExitStack, config: Config, name: str, loop: SlotLoop) -> None:
         """Start to show the run; `closing` ends a view, and `close` a log."""
         if self.is_view:
-            view = LiveView(RunFacts.of(config, name, loop, policy))
+            view = LiveView(RunFacts.of(config, name, loop))
             with suppress(OSError):  # the run continues without a view
                 view.start()
                 self._view = view

@@ -12,7 +12,7 @@ import numpy as np
 from macontrol.config import Config
 from macontrol.config.model.reward import snr_of
 from macontrol.config.model.units import to_db
-from macontrol.controller.policies.policy import HasPosterior, Policy, Posterior
+from macontrol.controller.policies.policy import HasPosterior
 from macontrol.controller.runtime.loop import SlotLoop
 
 _POINTS = 120
@@ -30,10 +30,9 @@ class RunFacts:
     g_max: float
     transmission_share: float
     loop: SlotLoop
-    posterior: Posterior | None
 
     @classmethod
-    def of(cls, config: Config, name: str, loop: SlotLoop, policy: Policy) -> RunFacts:
+    def of(cls, config: Config, name: str, loop: SlotLoop) -> RunFacts:
         physical = config.physical
         return cls(
             title=f"{config.algorithm.policy} on {name}",
@@ -43,7 +42,6 @@ class RunFacts:
             g_max=config.g_max,
             transmission_share=physical.transmission_share,
             loop=loop,
-            posterior=policy.posterior if isinstance(policy, HasPosterior) else None,
         )
 
     def state(self) -> dict[str, Any]:
@@ -88,10 +86,12 @@ class RunFacts:
 
     def _estimate(self, position: float) -> dict[str, Any]:
         """The posterior along the rail, and at the antenna."""
-        if self.posterior is None:
+        policy = self.loop.decision.policy  # a survey within the run replaces it
+        if not isinstance(policy, HasPosterior):
             return {"estimate": [], "estimate_here": nan, "deviation_here": nan}
-        mean, variance = self.posterior.mean, self.posterior.variance
-        here = self.posterior.grid.nearest(position)
+        posterior = policy.posterior
+        mean, variance = posterior.mean, posterior.variance
+        here = posterior.grid.nearest(position)
         shown = np.linspace(0, len(mean) - 1, min(_POINTS, len(mean))).round().astype(int)
         return {
             "estimate": np.round(mean[shown], 3).tolist(),

@@ -13,7 +13,7 @@ from macontrol.cli import COMMANDS
 from macontrol.config import load_config, preset_names
 from macontrol.config.model import errors
 from macontrol.controller.recording.events import REASONS
-from support import fault_audit, run_file_page
+from support import control_page, fault_audit, run_file_page
 
 ROOT = Path(__file__).parents[3]
 FAULT = re.compile(r"\]\(fault-tests\.md#([\w-]+)\)")
@@ -81,6 +81,10 @@ def test_the_page_of_fault_tests_is_current() -> None:
 
 def test_the_page_of_the_run_file_is_current() -> None:
     assert run_file_page.PAGE.read_text("utf-8") == run_file_page.page(), "run `make docs`"
+
+
+def test_the_page_of_the_control_socket_is_current() -> None:
+    assert control_page.PAGE.read_text("utf-8") == control_page.page(), "run `make docs`"
 
 
 def test_the_page_of_probes_explains_known_reasons() -> None:
