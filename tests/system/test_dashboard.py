@@ -138,7 +138,7 @@ class Page:
         return int(self.script("return window.macontrol?.frames ?? 0"))
 
     def script(self, text: str, *values: object) -> Any:
-        return self.driver.execute_script(text, *values)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(text, *values)
 
     def wait(self, condition: Callable[[], object], timeout_s: float = 40.0) -> None:
         """Until the condition holds; the page may be under construction meanwhile."""
@@ -239,7 +239,7 @@ def test_without_the_token_nothing_can_be_moved(page: Page) -> None:
     ActionChains(page.driver).move_to_element(page.part("rail")).click().perform()
     assert not page.part("goto").is_displayed()
     page.expected = ["401"]
-    status = page.driver.execute_async_script(  # type: ignore[no-untyped-call]
+    status = page.driver.execute_async_script(
         "const done = arguments[0]; fetch('api/daemons/sim/hold', {method: 'POST', body: '{}',"
         " headers: {'Content-Type': 'application/json'}}).then((a) => done(a.status))"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TypeGuard
 
 from macontrol import __version__
 from macontrol.dashboard.daemons import Daemon
@@ -11,6 +11,7 @@ from macontrol.dashboard.run_tail import BUCKETS_S, Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+_MEGA = 1e6
 # Name, path in a snapshot, meaning.
 _GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("reward_bits_per_second_per_hertz", ("reward", "recent"), "Moving average of the reward."),
@@ -20,7 +21,7 @@ _GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("snr_decibels", ("probe", "snr_db"), "Signal-to-noise ratio of the recent reward."),
     ("level_dbfs", ("probe", "level_dbfs"), "Level of the received signal."),
     ("noise_floor", ("probe", "noise_floor"), "Noise floor, in the unit of the probe."),
-    ("disk_free_megabytes", ("system", "disk_free_mb"), "Free space on the disk of the run file."),
+    ("disk_free_bytes", ("system", "disk_free_mb"), "Free space on the disk of the run file."),
     ("temperature_celsius", ("system", "temperature_c"), "Temperature of the processor."),
     ("records_pending", ("recording", "pending"), "Records that are not in the run file yet."),
     ("control_clients", ("clients",), "Connected clients of the control socket."),
@@ -57,12 +58,13 @@ def metrics_text(daemons: Iterable[Daemon]) -> str:
                 if _is_number(count):
                     lines.append(f"macontrol_events_total{_labels(daemon, kind=kind)} {count}")
     for name, meaning in (
-        ("wake", "How late the loop woke up for its slots, since the dashboard sees the run."),
-        ("decide", "The time to observe and to decide, since the dashboard sees the run."),
+        ("wakeup", "How late the loop woke up for its slots, since the dashboard sees the run."),
+        ("decision", "The time to observe and to decide, since the dashboard sees the run."),
     ):
-        lines += _head(f"{name}_seconds", "histogram", meaning)
+        lines += _head(f"{name}_duration_seconds", "histogram", meaning)
         for daemon in found:
-            lines += _histogram(f"macontrol_{name}_seconds", daemon, getattr(daemon.tail, name))
+            histogram = daemon.tail.wake if name == "wakeup" else daemon.tail.decide
+            lines += _histogram(f"macontrol_{name}_duration_seconds", daemon, histogram)
     return "\n".join(lines) + "\n"
 
 
@@ -84,10 +86,12 @@ def _histogram(name: str, daemon: Daemon, histogram: Histogram) -> Iterator[str]
 def _value(snapshot: object, path: tuple[str, ...]) -> float | None:
     for key in path:
         snapshot = snapshot.get(key) if isinstance(snapshot, dict) else None
-    return snapshot if _is_number(snapshot) else None  # type: ignore[return-value]
+    if not _is_number(snapshot):
+        return None
+    return snapshot * _MEGA if path[-1].endswith("_mb") else snapshot
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

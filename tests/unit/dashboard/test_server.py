@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from pathlib import Path
@@ -70,7 +71,7 @@ class DashboardCase(AsyncHTTPTestCase):
         for page in self.pages:
             page.close()
             while not self.is_closed(page):
-                await daemons.asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)
         await self.board.close()
         for daemon in self.daemons:
             await daemon.stop()
@@ -94,14 +95,15 @@ class DashboardCase(AsyncHTTPTestCase):
         self.daemons.append(daemon)
         self.board.daemons.scan()
         while not (self.board.daemons.seen() and self.board.daemons.seen()[0].is_connected):
-            await daemons.asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)
         return daemon
 
     def open_daemon(self, **options: Any) -> ScriptedDaemon:
         async def start() -> ScriptedDaemon:
             return await self.start_daemon(**options)
 
-        return self.io_loop.run_sync(start)
+        daemon: ScriptedDaemon = self.io_loop.run_sync(start)
+        return daemon
 
 
 def error_of(answer: HTTPResponse) -> dict[str, Any]:
@@ -336,10 +338,10 @@ class TestStream(DashboardCase):
             await daemon.say(line)
         seen = self.board.daemons.seen()[0]
         while seen.is_connected:
-            await daemons.asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)
         self.board.daemons.scan()
         while not seen.is_connected:
-            await daemons.asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)
 
     @gen_test
     async def test_a_page_with_the_token_may_act(self) -> None:
@@ -376,16 +378,18 @@ class TestStream(DashboardCase):
         page = await self.connect()
         await page.write_message('{"watch": "left"}')
         await self.read(page, "frame")
-        page.protocol.stream.set_close_callback(None)
         (stream,) = self.board.streams
+        assert page.protocol is not None
         reader = page.protocol.stream
+        assert reader is not None
         reader.io_loop.remove_handler(reader.fileno())  # it reads nothing more
         large = SNAPSHOT | {"filler": "x" * 1_000_000}
         line = json.dumps({"jsonrpc": "2.0", "method": "snapshot", "params": large})
         connection = stream.ws_connection
         assert connection is not None
+        assert connection.stream is not None
         for _ in range(20):
             await daemon.say(line.encode() + b"\n")
-            await daemons.asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)
         assert len(connection.stream._write_buffer) <= 2_000_000
         reader.close()
