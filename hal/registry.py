@@ -81,7 +81,7 @@ class StageDriver:
     """A callable: the StageDiagnostics of (settings)."""
     preset: str
     """A preset for a lab bench with such a stage: a TOML file in the driver's package."""
-    emulator: str
+    emulator: str = ""
     """A callable: the emulated board of (config, clock, link)."""
     usb_ids: Mapping[str, str] = field(default_factory=dict)
     """USB vendors, or vendors and products, of such stages, and what they are."""

@@ -101,7 +101,7 @@ def _on_the_grid(config: Config) -> Iterator[Problem]:
         whole = length / max(1, round(steps)) if fits is None else fits
         yield Problem(
             "algorithm.grid_spacing",
-            f"{spacing:g} does not divide the rail of {length:g} into whole steps",
+            f"{spacing:g} does not divide physical.region_length = {length:g} into whole steps",
             f"set algorithm.grid_spacing to {close_to(whole)}",
         )
     elif config.survey.samples > config.grid_size:

@@ -97,6 +97,8 @@ class Registry(Generic[_Description]):
         if is_reference(name):
             return self._load_reference(name)
         entries = [entry for entry in self.plug_ins if entry.name == name]
+        if not entries and (used := self.named_as(name)) != name:
+            return self._loaded[used]  # as the preset of a `module:Name` calls it
         if not entries:
             raise ConfigError(
                 f"no {self.kind} called {shortened(name)}", did_you_mean(name, self.names())
@@ -157,6 +159,8 @@ class Registry(Generic[_Description]):
     def folders(self) -> dict[str, Path]:
         """The folder of each package that can be found, by name; none of them is imported."""
         found = {entry.name: _folder_of(entry.module) for entry in self.plug_ins}
+        used = filter(is_reference, self._loaded)
+        found |= {name: _folder_of(name.partition(":")[0]) for name in used}
         return {name: folder for name, folder in found.items() if folder} | self._built_in
 
 

@@ -12,8 +12,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    SerializerFunctionWrapHandler,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
+from macontrol.config.model.registry import is_reference
 from macontrol.config.sections.section import Section
 
 _SHARED = "macontrol.config."
@@ -63,3 +70,9 @@ class DriverSettings(ChosenSettings):
     chooser: ClassVar[str] = "driver"
     driver: str
     """the name of the driver"""
+
+    @field_validator("driver", mode="wrap")
+    @classmethod
+    def _or_reference(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        """Accept `package.module:Name` also where a subclass names its one driver."""
+        return value if is_reference(value) else handler(value)

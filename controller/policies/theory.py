@@ -22,10 +22,16 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
+# Relative difference below which two variances are equal: above the error of the features.
+_EQUAL = 1e-10
+
+
 def information_gain(
     features: KernelFeatures, samples: int, *, sigma_f2: float, ridge: float
 ) -> float:
     """γ_n (eq. infogain) of the greedy set: each sample where the variance is largest.
+
+    Of equal variances the lowest position is taken, so that rounding does not decide the set.
 
     The sum is the log-determinant of that set (Lemma chain), which is at least 1 − 1/e of the
     maximum over all sets.
@@ -33,8 +39,9 @@ def information_gain(
     posterior = WindowedPosterior(features, sigma_f2=sigma_f2, ridge=ridge, window=samples)
     gain = 0.0
     for number in range(samples):
-        widest = int(posterior.variance.argmax())
-        gain += 0.5 * log(1.0 + max(float(posterior.variance[widest]), 0.0) / ridge)
+        variance = posterior.variance
+        widest = int((variance >= (1.0 - _EQUAL) * variance.max()).argmax())
+        gain += 0.5 * log(1.0 + max(float(variance[widest]), 0.0) / ridge)
         posterior.observe(number, float(features.grid.points[widest]), 0.0)
     return gain
 

@@ -36,6 +36,7 @@ values = st.one_of(
 @example(assignments=[("physical.region_length", "1e15"), ("algorithm.grid_spacing", "5e-324")])
 @example(assignments=[("physical.carrier_frequency_hz", "5e-324"), ("physical.stroke", "auto")])
 @example(assignments=[("run.horizon", str(10**400))])
+@example(assignments=[("physical.region_length", "1e-300")])
 @settings(max_examples=400)
 def test_it_is_refused_in_words_or_fit_to_be_used(assignments: list[tuple[str, str]]) -> None:
     given_ = [f"{key}={value}" for key, value in assignments]

@@ -298,7 +298,8 @@ class TestStage:
         stage.trip_limit()
         report = check("--port", stage.port, *NO_RADIO)
         assert report.failed(*STAGE) == ["homing"], report.text
-        assert "locked by an alarm" in report.text_of("homing")
+        # The board's line "ALARM:1" may have been lost while no program had the port open.
+        assert "alarm" in report.text_of("homing").lower()
         assert report.passed("settings", "latency") == ["settings", "latency"]
         assert stage.state == "Alarm"
         again = check("--port", stage.port, *NO_RADIO)

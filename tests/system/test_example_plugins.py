@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("policy", "probe")
+EXAMPLES = ("policy", "probe", "stage")
 for tool in ("pip", "setuptools"):
     # Found, not imported: setuptools fails to import once another test has loaded distutils.
     if importlib.util.find_spec(tool) is None:
@@ -69,6 +70,7 @@ def test_they_are_listed_with_their_settings(lab: Path) -> None:
     for name, kind, settings in (
         ("best-seen", "policy", {"memory", "curiosity"}),
         ("throughput", "probe", {"command", "interval_s", "bandwidth_hz", "silence_s"}),
+        ("stepper", "stage", {"board"}),
     ):
         assert (found[name]["kind"], found[name]["state"]) == (kind, "ok")
         assert set(found[name]["settings"]) == settings
@@ -87,3 +89,41 @@ def test_the_policy_runs_on_the_simulated_bench(lab: Path) -> None:
     summary = json.loads(macontrol(lab, *words).splitlines()[-1])
     assert summary["slots"] == 400
     assert summary["switches"] > 10
+
+
+@pytest.fixture(scope="module")
+def stepper_bench(lab: Path) -> Iterator[str]:
+    """A virtual bench with the example's stage at the link `port`; the address of its radio."""
+    command = [str(lab / "environment/bin/python"), "-P", "-m", "macontrol", "virtual-bench"]
+    command += ["--stage", "stepper", "--link", "port", "--rtl-tcp", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=lab, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    ) as bench:
+        assert bench.stdout is not None
+        try:
+            yield bench.stdout.readline().partition("radio on ")[2].partition(";")[0]
+        finally:
+            bench.terminate()
+
+
+def test_the_stage_is_a_choice_of_the_command_line(lab: Path) -> None:
+    assert "stepper" in macontrol(lab, "check", "--help").partition("--stage {")[2].split("}")[0]
+    assert "fits the slot" in macontrol(lab, "check", "--preset", "lab-stepper")
+    macontrol(lab, "devices")
+
+
+def test_the_stage_passes_the_doctor(lab: Path, stepper_bench: str) -> None:
+    words = ["check", "--backend", "serial", "--stage", "stepper", "--port", "port"]
+    report = macontrol(lab, *words, "--probe", f"rtl_tcp://{stepper_bench}")
+    assert "stepper board rail-1" in report
+    assert "FAIL" not in report
+
+
+def test_the_stage_runs_on_the_virtual_bench(lab: Path, stepper_bench: str) -> None:
+    words = ["--backend", "serial", "--preset", "lab-stepper", "--port", "port", "--yes"]
+    words += ["--set", "survey.samples=9", "--slots", "20", "--log", "json"]
+    output = macontrol(lab, *words, "--probe", f"rtl_tcp://{stepper_bench}")
+    summary = json.loads(output.splitlines()[-1])
+    assert summary["slots"] == 20
+    assert summary["refused_commands"] == 0
+    assert summary["travel"] > 0

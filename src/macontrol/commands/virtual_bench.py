@@ -48,10 +48,11 @@ from macontrol.config import load_config
 from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
 from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import DataError, HardwareError, InputOutputError, UsageError
+from macontrol.config.model.registry import is_reference
 from macontrol.config.model.suggestion import shortened
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.hal.registry import PROBES, ProbeDriver
+from macontrol.hal.registry import PROBES, STAGES, ProbeDriver
 from macontrol.hal.serial.framing import LineBuffer
 from macontrol.sim.bench.virtual import FAULTS, VirtualBench, emulated_driver, parse_command
 from macontrol.stop_signals import ForcedStop, StopSignals
@@ -93,15 +94,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    choose_lab_preset(arguments)
+    is_chosen = choose_lab_preset(arguments)
     chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
     chosen["probe.driver"] = arguments.probe
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
-    if arguments.stage not in (None, config.stage.driver):
+    if arguments.stage and STAGES[arguments.stage] is not STAGES[config.stage.driver]:
         raise UsageError(
             f"--stage {arguments.stage}: the config has stage.driver = {config.stage.driver!r}",
             f"remove --stage, or start from --preset {lab_preset(arguments.stage)}",
         )
+    if not STAGES[config.stage.driver].emulator:
+        names = " or ".join(each.name for each in STAGES.working() if each.emulator)
+        raise UsageError(
+            f"the stage {config.stage.driver} has no emulator", f"give --stage {names}"
+        )
+    if is_chosen and is_reference(arguments.stage):
+        arguments.preset = None  # another process finds it by --stage only
     driver = PROBES[emulated_driver(config)]
     _refuse_other_options(arguments, driver)
     try:
@@ -182,6 +190,8 @@ def _serve(
             socket_words = f"NOTIFY_SOCKET={shlex.quote(str(arguments.notify.absolute()))} "
         words = ["macontrol", "--backend", "serial", *config_words(arguments), "--yes"]
         address = bench.probe.address
+        if is_reference(arguments.stage):
+            words += ["--stage", arguments.stage]
         words += ["--port", bench.stage.port, "--probe", driver.option_at(address)]
         print(
             f"stage on {bench.stage.port}, {driver.noun} on {address}; try\n"

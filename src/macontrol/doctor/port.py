@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from macontrol.config.model.errors import HardwareError
-from macontrol.config.sections.stage import StageSettings
+from macontrol.config.sections.stage import SerialStageSettings, StageSettings
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.processes import access_to, holders_of
 from macontrol.controller.host.serial_ports import find_serial_ports, stable_names
@@ -17,6 +17,9 @@ from macontrol.doctor.report import Report
 def examine_port(settings: StageSettings, report: Report, closing: ExitStack) -> bool:
     """Whether the port can be used. If so, it is locked until `closing` ends."""
     port = settings.port
+    if not isinstance(settings, SerialStageSettings):
+        report.skipped("the stage is on no serial port", "port", "permission")
+        return True
     try:
         access = access_to(port)
         if not Path(port).is_char_device():

@@ -50,6 +50,10 @@ class TestProbeContract(ProbeContract):
         with (RADIOS | METERS)[request.param]() as stand:
             stand.signal.power = 10 * NOISE
             yield stand.probe
+            # Open, its thread would look for its port, and disturb the tests that get the port's
+            # name next.
+            with suppress(ProbeError):
+                stand.probe.close()
 
 
 def measure(stand: Stand, slots: range, earlier: int = 0) -> list[Measurement]:

@@ -59,6 +59,16 @@ class Rig:
         is_there = select.select([self._port], [], [], within_s)[0]
         return os.read(self._port, 4096) if is_there else b""
 
+    def await_bytes(self, expected: bytes) -> None:
+        """Wait until these bytes have arrived, in one piece or in several."""
+        arrived = bytearray()
+
+        def are_here() -> bool:
+            arrived.extend(self.received(1.0))
+            return expected in arrived
+
+        wait_until(are_here)
+
     def ask(self, within_s: float = 10.0) -> bytes:
         """The answer to a command that moves nothing."""
         while self.received(0.05):  # earlier output
@@ -122,7 +132,7 @@ def alarm(rig: Rig) -> None:
     if isinstance(rig.stage, VirtualGrbl):
         rig.move_by_5_mm()  # which unlocks the board first
         rig.do("alarm")
-        wait_until(lambda: b"ALARM:1" in rig.received(1.0))
+        rig.await_bytes(b"ALARM:1")
     else:
         with pytest.raises(ValueError, match="no such fault"):
             rig.do("alarm")
@@ -136,7 +146,7 @@ def hang(rig: Rig) -> None:
 
 def garbage(rig: Rig) -> None:
     rig.do("garbage")
-    wait_until(lambda: b"\x80\x81" in rig.received(1.0))
+    rig.await_bytes(b"\x80\x81")
 
 
 def lose(rig: Rig) -> None:
