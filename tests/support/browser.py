@@ -25,6 +25,7 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--hide-scrollbars",
     "--no-proxy-server",
     "--window-size=1280,900",
 )

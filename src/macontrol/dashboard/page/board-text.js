@@ -207,7 +207,7 @@ export class BoardText {
     const { facts, summary } = digest;
     this.showConfig(digest.settings);
     this.addEvents(digest.events);
-    setText(parts["slot-text"], seconds(facts.slot_s));
+    setText(parts["slot-text"], summary ? `${seconds(facts.slot_s)} · ${count(summary.slots)} slots` : seconds(facts.slot_s));
     const algorithm = digest.settings.timing ?? {};
     const decide_s = (algorithm.decision_share ?? 0) * facts.slot_s;
     const guard_s = (algorithm.guard_share ?? 0) * facts.slot_s;
@@ -234,7 +234,7 @@ export class BoardText {
       ["Position", fixed(series.position[i]), `λ · ${fixed(series.position[i] * facts.wavelength_mm, 1)} mm`],
       ["Target", fixed(series.target[i]), `λ · ${fixed(series.target[i] * facts.wavelength_mm, 1)} mm`],
       ["Travel", fixed(summary?.travel, 1), "λ"],
-      ["Length", duration(facts.slot_s * (summary?.slots ?? 0)), `${count(summary?.slots)} slots`],
+      ["Length", duration(facts.slot_s * (summary?.slots ?? 0)), ""],
     ]);
   }
 }

@@ -69,7 +69,7 @@ function drawColours(context, left, right, height, frames, view, y) {
       pixels[to + 1] = RAMP[from + 1];
       pixels[to + 2] = RAMP[from + 2];
       // What is hardly known is pale.
-      pixels[to + 3] = deviation && view.sigma ? 255 * Math.max(1 - 0.7 * (deviation[column] / view.sigma) ** 2, 0.25) : 255;
+      pixels[to + 3] = deviation && view.sigma ? 255 * Math.max(1 - 0.55 * (deviation[column] / view.sigma) ** 2, 0.4) : 255;
     }
   }
   pen.putImageData(image, 0, 0);
