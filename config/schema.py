@@ -4,7 +4,7 @@ Lengths are in wavelengths unless a name says otherwise. A value of "auto" is de
 others, by the property of the same meaning. Defaults are the values of the paper's Table 1; only
 the names of the drivers and of the policy have none, and the preset `paper` sets them. A comment of
 a key that begins with "open:" marks an assumption: the paper leaves that choice open, and the value
-is the reading that lands on the paper's figures.
+is the one that reproduces the paper's figures.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Config(Section):
 
     @property
     def survey_positions(self) -> list[float]:
-        """Where the survey looks: evenly over the rail, both ends included, on the grid."""
+        """Where the survey measures: evenly over the rail, both ends included, on the grid."""
         last, samples = self.grid_size - 1, self.survey.samples
         length = self.physical.region_length
         indices = (round(number * last / (samples - 1)) for number in range(samples))

@@ -21,14 +21,12 @@ class Openable(Protocol):
     @property
     def name(self) -> str:
         """Which device this is, for messages."""
-        ...
 
     def open(self) -> None:
         """Connect and wait until measurements are possible; raise ProbeError or ConfigError.
 
         `close` ends it from another thread.
         """
-        ...
 
 
 @runtime_checkable
@@ -38,12 +36,10 @@ class TakesTime(Protocol):
     @property
     def identification(self) -> str:
         """What the instrument calls itself."""
-        ...
 
     @property
     def measuring_time_s(self) -> float:
         """How long one measurement takes; NaN before the probe is open."""
-        ...
 
 
 @runtime_checkable
@@ -53,7 +49,6 @@ class HasNoiseFloor(Protocol):
     @property
     def noise_floor(self) -> NoiseFloor | None:
         """The noise floor in use; None if none was measured or configured."""
-        ...
 
     def measure_noise_floor(self) -> NoiseFloor:
         """Measure with the transmitter off, and use the result.
@@ -61,11 +56,9 @@ class HasNoiseFloor(Protocol):
         This takes seconds and must not run on the slot thread. On ProbeError the previous floor
         stays in use.
         """
-        ...
 
     def use_noise_floor(self, floor: NoiseFloor) -> None:
         """Replace the noise floor in use by an earlier one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,12 +88,9 @@ class Probe(Protocol):
         On ProbeError the request is not accepted and has no result. Results of earlier requests
         can still be collected.
         """
-        ...
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
         """Return all finished measurements; wait for the latest request until the deadline."""
-        ...
 
     def close(self) -> None:
         """Release the hardware; requests are refused afterwards. A second call has no effect."""
-        ...

@@ -116,17 +116,17 @@ def _left_out_s(probe: ProbeSettings) -> float:
 
 def _too_narrow(config: Config, probe: SdrSettings) -> Problem | None:
     """Why the windows are too short for the tone's bandwidth; None if they are not."""
-    windows = {"are measured per slot": measured_s(config)}
-    if probe.noise_floor == "measure":
-        windows["the noise floor is measured for"] = probe.noise_floor_s
-    of_what, shortest_s = min(windows.items(), key=lambda each: each[1])
+    shortest_s, of_what = measured_s(config), "are measured per slot"
+    is_floor = probe.noise_floor == "measure" and probe.noise_floor_s < shortest_s
+    if is_floor:
+        shortest_s, of_what = probe.noise_floor_s, "the noise floor is measured for"
     width_hz, needed_s = probe.tone_bandwidth_hz, LEAST_BAND_TIMES_WINDOW / probe.tone_bandwidth_hz
     if needed_s <= shortest_s:
         return None
     fixes, least_hz = [], at_least(LEAST_BAND_TIMES_WINDOW / shortest_s)
     if abs(probe.tone_offset_hz) + float(least_hz) / 2 <= probe.sample_rate_hz / 2:
         fixes.append(f"set probe.tone_bandwidth_hz to at least {least_hz}")
-    if of_what.startswith("the noise floor"):
+    if is_floor:
         fixes.append(f"set probe.noise_floor_s to at least {at_least(needed_s)}")
     elif needed_s <= LONGEST_WINDOW_S:
         fixes.append(f"set physical.slot_duration_s to at least {slot_for(config, needed_s)}")

@@ -5,10 +5,10 @@ A converter moves the carrier to |carrier − LO|; without one the radio receive
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
-from macontrol.config.model.errors import Problem
+from macontrol.config.model.errors import ConfigError, Problem
 from macontrol.config.model.rounding import close_to
 from macontrol.config.sections.probe import ProbeSettings
 from macontrol.config.sections.sdr import SdrSettings
@@ -85,6 +85,19 @@ def _may_tune(probe: SdrSettings, hz: float) -> bool:
     """Whether a tuner frequency is worth suggesting."""
     low_hz, high_hz = probe.usual_range_hz
     return low_hz <= hz <= high_hz
+
+
+def refuse_beyond(tuner_hz: float, ranges_hz: Sequence[tuple[float, float]], tuner: str) -> None:
+    """Raise ConfigError for a frequency outside all ranges; an empty list means unknown ranges."""
+    if not ranges_hz or any(low <= tuner_hz <= high for low, high in ranges_hz):
+        return
+    received = " and ".join(f"{mega(low)} to {mega(high)}" for low, high in ranges_hz)
+    raise ConfigError(
+        f"probe.tuner_frequency_hz: {mega(tuner_hz)} is outside the range of the radio: its "
+        f"{tuner} receives {received}",
+        "tune to a frequency in that range, with a converter between antenna and radio "
+        "(probe.converter_lo_hz) if the carrier is outside it, or use another radio",
+    )
 
 
 def mega(hz: float) -> str:

@@ -17,3 +17,11 @@ def split_address(address: str) -> tuple[str, int]:
     if not (colon and host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 65536):
         raise ValueError(f"{shortened(address)} is not HOST:PORT, as in 127.0.0.1:1234")
     return host, int(port)
+
+
+def with_port(address: str, port: int) -> str:
+    """An address whose port may be left out, with it; ValueError if it is not one."""
+    if address and ":" not in address.rpartition("]")[2]:
+        address += f":{port}"
+    split_address(address)
+    return address

@@ -185,14 +185,6 @@ class ContradictionError(ValueError):
         self.problems = problems
 
 
-class RealtimeRefusedError(MacontrolError):
-    """The system does not give a part of the real-time setup; `by_limit`: a limit of the user."""
-
-    def __init__(self, detail: str, fix: str, *, by_limit: bool = False) -> None:
-        super().__init__(detail, fix)
-        self.by_limit = by_limit
-
-
 class SlotGivenUpError(Exception):
     """The run was stopped in the middle of a long slot, which is dropped."""
 

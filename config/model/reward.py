@@ -22,11 +22,6 @@ DB_PER_NEPER = 10.0 / log(10.0)
 """4.343: a relative power error of 1, in dB."""
 
 
-def transmission_share(actuation_s: float, slot_s: float) -> float:
-    """1 − T_a/T_s: the part of a slot in which the link transmits."""
-    return 1.0 - actuation_s / slot_s
-
-
 def reward_of(share: float, snr: float) -> float:
     """The reward of a slot (bit/s/Hz) at a signal-to-noise ratio."""
     return share * log2(1.0 + snr)

@@ -15,15 +15,19 @@ world and the emulators use it. `[stage]` describes the connected stage. They re
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field
 
 from macontrol.config.model import units
 from macontrol.config.model.motion import Trapezoid
-from macontrol.config.model.reward import transmission_share
-from macontrol.config.model.units import Length
 from macontrol.config.sections.section import Auto, Ideal, NonNegative, Positive, Section
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Length = TypeVar("Length", float, "NDArray[np.float64]")
 
 _LONGEST_SLOT_S = 3600.0
 
@@ -59,10 +63,12 @@ class Physical(Section):
         return units.wavelength_mm(self.carrier_frequency_hz)
 
     def to_mm(self, wavelengths: Length) -> Length:
-        return units.to_mm(wavelengths, self.carrier_frequency_hz)
+        """A length in millimetres, as a stage counts, of one in wavelengths."""
+        return wavelengths * self.wavelength_mm
 
     def to_wavelengths(self, length_mm: Length) -> Length:
-        return units.to_wavelengths(length_mm, self.carrier_frequency_hz)
+        """A length in wavelengths, as the controller counts, of one in millimetres."""
+        return length_mm / self.wavelength_mm
 
     @property
     def nominal_reach(self) -> float:
@@ -102,4 +108,4 @@ class Physical(Section):
     @property
     def transmission_share(self) -> float:
         """1 − T_a/T_s: the part of a slot in which the link transmits."""
-        return transmission_share(self.actuation_time_s, self.slot_duration_s)
+        return 1.0 - self.actuation_time_s / self.slot_duration_s

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from macontrol.config.model.address import split_address
+
 _LONGEST_TEXT = 1000
 # Far beyond anything physical, and low enough that no product of a few of them overflows.
 _LARGEST = 1e15
@@ -31,8 +33,15 @@ def _refuse_unprintable(text: str) -> str:
     return text
 
 
+def _refuse_other_than_address(text: str) -> str:
+    split_address(text)
+    return text
+
+
 Words: TypeAlias = Annotated[str, AfterValidator(_refuse_unprintable)]
 """The name of a device, an address, arguments: one printable line."""
+Address: TypeAlias = Annotated[Words, AfterValidator(_refuse_other_than_address)]
+"""HOST:PORT of a server."""
 Auto: TypeAlias = Literal["auto"]
 Ideal: TypeAlias = Literal["ideal"]
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]

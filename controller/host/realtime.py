@@ -14,9 +14,9 @@ import resource
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from macontrol.config.model.errors import RealtimeRefusedError
+from macontrol.controller.host.blas import loaded_blas
 
 PRIORITY = 50
 """The priority of threaded interrupt handlers on PREEMPT_RT: above programs, not above the disk."""
@@ -41,6 +41,15 @@ _MEMORY_FIX = (
 )
 
 
+class _Refused(NamedTuple):
+    """Why a step is refused, and the fix."""
+
+    why: str
+    fix: str
+    by_limit: bool = False
+    """Whether the cause is a limit of the user, which `GRANT` raises."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A refusal of the kernel: what, why, and the fix."""
@@ -49,7 +58,6 @@ class Refusal:
     why: str
     fix: str
     by_limit: bool = False
-    """Whether the cause is a limit of the user, which `GRANT` raises."""
 
     def __str__(self) -> str:
         return f"{self.what} refused ({self.why}): {self.fix}"
@@ -108,18 +116,17 @@ def enter_realtime(priority: int = PRIORITY) -> RealtimeReport:
     thread starts later use ordinary scheduling.
     """
     refused: list[Refusal] = []
-    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+    steps: tuple[tuple[str, Callable[[], _Refused | None]], ...] = (
         ("SCHED_FIFO", lambda: _set_fifo(priority)),
         ("locked memory", _lock_memory),
-        ("exact timers", _sharpen_timers),
+        ("exact timers", lambda: _system_call("prctl", _PR_SET_TIMERSLACK, 1)),
         ("a frozen collector", _freeze_collector),
-        ("fast thread switches", _shorten_switch_interval),
+        ("fast thread switches", lambda: sys.setswitchinterval(SWITCH_INTERVAL_S)),
     )
     for what, step in steps:
         try:
-            step()
-        except RealtimeRefusedError as error:
-            refused.append(Refusal(what, error.detail, error.fix, error.by_limit))
+            if found := step():
+                refused.append(Refusal(what, *found))
         except (OSError, AttributeError, ValueError) as error:
             refused.append(Refusal(what, str(error), "this system does not support it"))
     threads = blas_threads()
@@ -167,27 +174,12 @@ def collect_garbage() -> None:
 
 
 def blas_threads() -> int | None:
-    """Return the largest thread count of the loaded OpenBLAS libraries; None if there is none."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "openblas" in line}
-    except OSError:
-        return None
-    counts = []
-    for path in paths:
-        try:
-            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
-        except OSError:
-            continue
-        for prefix in ("scipy_openblas", "openblas"):
-            for suffix in ("64_", "_64", ""):
-                count = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
-                if count is not None:
-                    counts.append(int(count()))
+    """Return the largest thread count of the loaded BLAS libraries; None if it is unknown."""
+    counts = [blas.threads for blas in loaded_blas() if blas.threads is not None]
     return max(counts, default=None)
 
 
-def _set_fifo(priority: int) -> None:
+def _set_fifo(priority: int) -> _Refused | None:
     limit = _raise_limit(resource.RLIMIT_RTPRIO)
     privileged = _capable(_CAP_SYS_NICE)
     if not privileged and 0 < limit < priority:
@@ -199,21 +191,22 @@ def _set_fifo(priority: int) -> None:
         if error.errno != errno.EPERM:
             raise
         if privileged or limit > 0:
-            raise RealtimeRefusedError(
+            return _Refused(
                 "operation not permitted, although the limits permit it",
                 "the kernel has CONFIG_RT_GROUP_SCHED and this control group has no real-time "
                 "budget (set cpu.rt_runtime_us, or boot a kernel without it), or a container "
                 "prevents it",
-            ) from None
-        raise RealtimeRefusedError(
+            )
+        return _Refused(
             "the limit of real-time priorities is 0",
             f"set LimitRTPRIO={priority} in a service, or 'rtprio {priority}' in "
             "/etc/security/limits.d for a user",
             by_limit=True,
-        ) from None
+        )
+    return None
 
 
-def _lock_memory() -> None:
+def _lock_memory() -> _Refused | None:
     limit = _raise_limit(resource.RLIMIT_MEMLOCK)
     free = limit == resource.RLIM_INFINITY or _capable(_CAP_IPC_LOCK)
     # MCL_ONFAULT locks a page when it is first used. Without it, all pages of every library, arena
@@ -226,33 +219,18 @@ def _lock_memory() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOMEM, errno.EPERM):
             raise
-        raise RealtimeRefusedError(
-            f"the limit of locked memory is {limit // 1024} KiB"
-            if limit >= 0
-            else str(error.strerror),
-            _MEMORY_FIX,
-            by_limit=True,
-        ) from None
-    if not free:
-        raise RealtimeRefusedError(
-            f"only the memory mapped now is locked, because the limit is {limit // 1024} KiB",
-            _MEMORY_FIX,
-            by_limit=True,
-        )
-
-
-def _sharpen_timers() -> None:
-    _system_call("prctl", _PR_SET_TIMERSLACK, 1)
+        why = f"the limit of locked memory is {limit // 1024} KiB"
+        return _Refused(why if limit >= 0 else str(error.strerror), _MEMORY_FIX, by_limit=True)
+    if free:
+        return None
+    why = f"only the memory mapped now is locked, because the limit is {limit // 1024} KiB"
+    return _Refused(why, _MEMORY_FIX, by_limit=True)
 
 
 def _freeze_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-
-
-def _shorten_switch_interval() -> None:
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def _set_normal(flags: int) -> None:

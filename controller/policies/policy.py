@@ -41,23 +41,18 @@ class Policy(Protocol):
     @property
     def start_position(self) -> float:
         """Get x_1, the position of the antenna before slot 1, in wavelengths."""
-        ...
 
     def resume(self, target: float) -> None:
         """Continue with the target of an earlier run; its samples are given to `observe`."""
-        ...
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         """Add the reward of a slot; it may be late, and some slots have none."""
-        ...
 
     def withdraw(self, slot: int) -> None:
         """Forget the reward of a slot: there was no signal in it."""
-        ...
 
     def decide(self, slot: int, position: float) -> Decision:
         """Choose the position of the next slot, given that of the antenna in this slot."""
-        ...
 
 
 @runtime_checkable
@@ -67,12 +62,10 @@ class HasSurface(Protocol):
     @property
     def surface(self) -> Array:
         """Get F_t over the grid, as of the last decision (eq. acq-fn)."""
-        ...
 
     @property
     def margin(self) -> float:
         """Get Δ: the target is kept while the surface exceeds it by no more than this."""
-        ...
 
 
 def margin_of(policy: Policy) -> float:

@@ -69,7 +69,10 @@ class EventKind(_Name):
         "position in wavelengths, or the new value",
     )
     CONTROL = "control", "the server of the control socket ended, or could not be started"
-    RECORDING = "recording", "recording stopped, continues, or lost records"
+    RECORDING = (
+        "recording",
+        "recording stopped, continues, or lost records; or an earlier run was removed",
+    )
     WARNING = "warning", "a condition that the operator should know"
     INTERNAL = "internal-error", "a bug in macontrol, with its traceback"
     STOP = "stop", "the run ended; the detail says why"

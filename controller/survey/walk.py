@@ -112,7 +112,7 @@ class SurveyWalk:
         if not self._stop.is_set and len(seen) < max(2, _LEAST_SHARE * len(positions)):
             raise ProbeError(
                 f"the survey has a reward at only {len(seen)} of {len(positions)} positions",
-                "see what `macontrol check` says about the probe",
+                "see what `macontrol check` reports about the probe",
             )
         position, reward, uncertainty = np.array(seen or np.empty((0, 3))).T
         variances = np.square(uncertainty[np.isfinite(uncertainty)])

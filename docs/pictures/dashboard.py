@@ -20,7 +20,7 @@ from PIL import Image
 from selenium.webdriver.chrome.webdriver import WebDriver
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.browser import open_browser
+from support.driven_browser import open_browser
 from support.waiting import wait_until
 
 FOLDER = Path(__file__).parent

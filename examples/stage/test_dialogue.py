@@ -71,6 +71,7 @@ def port() -> Iterator[str]:
 def board(port: str) -> Iterator[Board]:
     with serial.Serial(port, 115200, timeout=2.0) as connection:
         connection.readline()  # what a board sends when it starts, if opening restarts it
+        connection.timeout = 15.0  # a busy computer delays the emulated board
         board = Board(connection)
         board.ask("stop")
         board.rest()

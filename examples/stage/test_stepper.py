@@ -31,6 +31,7 @@ class TestContract(SerialStageContract):
     def patient(cls) -> Iterator[None]:
         """On a busy computer the emulated board may not answer for a second."""
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("stepper_stage.session._ANSWER_S", 3.0)
             patch.setattr("stepper_stage.driver.SILENCE_S", 10.0)
             patch.setattr("macontrol.hal.serial.position.SILENCE_S", 10.0)
             yield
@@ -44,7 +45,7 @@ class TestContract(SerialStageContract):
             yield bench
             bench.close()
             return
-        with VirtualStepper(CLOCK, travel=6400) as board:
+        with VirtualStepper(CLOCK, travel=3200, homing_speed=16_000) as board:
             bench = StageBench(StepperSettings(port=board.port, homing="allow"), board)
             yield bench
             bench.close()

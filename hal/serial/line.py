@@ -88,7 +88,6 @@ class SerialLine:
             raise _open_error(port, error) from None
         try:
             self._request_low_latency()
-            """Whether the kernel driver passes bytes on immediately."""
             if "pulse" in (dtr, rts):
                 self._pulse(dtr == "pulse", rts == "pulse")
         except BaseException:

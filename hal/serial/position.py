@@ -20,6 +20,7 @@ from macontrol.config.model.errors import (
     StageLostError,
 )
 from macontrol.hal.clock import Clock
+from macontrol.hal.serial.rail import Coordinates
 from macontrol.hal.stage import Arrival, StageDescription
 
 # A command may exceed the rail by this rounding error; it is then limited to the end of the rail.
@@ -44,6 +45,7 @@ class Position:
         self._lost: str | None = f"{port}: it is not connected"
         self._broken: StageBrokenError | None = None
         self._description: StageDescription | None = None
+        self._coordinates: Coordinates | None = None
         self._silent_since_s: float | None = None
         self._fault: tuple[str, str] | None = None
         self._tolerated_at_s = -inf
@@ -70,6 +72,16 @@ class Position:
     @description.setter
     def description(self, description: StageDescription) -> None:
         self._description = description
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """The coordinates of the last homing."""
+        return self.known(self._coordinates)
+
+    def begin_at(self, coordinates: Coordinates, board: float) -> None:
+        """Start at rest after a homing, at a position of the board."""
+        self._coordinates = coordinates
+        self.reported_mm = coordinates.to_rail(board)
 
     # -- Checks before a command --------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypedDict, TypeVar
 
 from macontrol.config.model.errors import (
     BoardRestartedError,
@@ -98,6 +98,16 @@ class Motion(Protocol):
         """Whether the board answers and reports no fault."""
 
 
+class StageOptions(TypedDict, total=False):
+    """What the constructor of every serial stage takes besides settings and clock."""
+
+    open_line: Callable[[], Line] | None
+    """Opens a line in place of the serial port."""
+    log: TrafficLog | None
+    confirm_homing: Callable[[], bool] | None
+    """Asks a person whether the stage may be homed."""
+
+
 class SerialParts(Generic[_Settings]):
     """The parts that all serial stages have in common, connected to each other.
 
@@ -108,13 +118,15 @@ class SerialParts(Generic[_Settings]):
         self,
         settings: _Settings,
         clock: Clock,
-        open_line: Callable[[], Line] | None,
-        log: TrafficLog | None,
         *,
         board: str,
         framing: Callable[[], Framing] = LineBuffer,
+        open_line: Callable[[], Line] | None = None,
+        log: TrafficLog | None = None,
+        confirm_homing: Callable[[], bool] | None = None,
     ) -> None:
         self.settings = settings
+        self.confirm_homing = confirm_homing
         self.clock = clock
         self.position = Position(settings.port, clock, board)
 
@@ -141,12 +153,11 @@ class SerialStage:
         handshake: Handshake,
         homing: Homing,
         motion: Motion,
-        confirm_homing: Callable[[], bool] | None,
     ) -> None:
         self._settings, self._clock = parts.settings, parts.clock
         self._position, self._connection = parts.position, parts.connection
         self._handshake, self._homing, self._motion = handshake, homing, motion
-        self._confirm_homing = confirm_homing
+        self._confirm_homing = parts.confirm_homing
         self._homing_is_permitted = self._settings.homing == "allow"
         self.answer_times = AnswerTimes()
         """How long the board took to answer when it was connected."""

@@ -37,10 +37,6 @@ class Calibration(Protocol):
     @property
     def resolution_db(self) -> float: ...
     @property
-    def settling_s(self) -> float: ...
-    @property
-    def noise_floor_s(self) -> float: ...
-    @property
     def noise_floor(self) -> float | Literal["measure"]: ...
     def dbm(self, reading: float) -> float: ...
     def reading(self, dbm: float) -> float: ...
@@ -51,23 +47,14 @@ class VirtualDetector(PortThread, EmulatedProbe):
 
     def __init__(self, settings: Calibration, site: Site) -> None:
         PortThread.__init__(self, "virtual-detector", site.clock, site.link)
-        EmulatedProbe.__init__(
-            self,
-            site.power,
-            quiet_first_s=settings.settling_s + settings.noise_floor_s + 1.0,
-            is_new_run=site.is_new_run,
-            is_preparing=site.is_preparing,
-            clock=site.clock,
-        )
+        EmulatedProbe.__init__(self, site)
         self._settings = settings
-        self._noise_power = site.noise_power
         given = settings.noise_floor
         self.floor_dbm = min(settings.dbm_a, settings.dbm_b) if given == "measure" else given
         self._step = abs(settings.reading(settings.resolution_db) - settings.reading(0.0))
         self._interval_s = max(_INTERVAL_S, _LINE_BITS / settings.baud_rate)
         self._rng = np.random.default_rng(site.seed)
         self._dropped = False
-        self._stalled_until_s = 0.0
         self._clipped_until_s = 0.0
 
     @property
@@ -76,10 +63,6 @@ class VirtualDetector(PortThread, EmulatedProbe):
         return self._wire.name
 
     # Faults
-
-    def stall(self, seconds: float) -> None:
-        """Print nothing for a time."""
-        self._stalled_until_s = self._clock.now() + seconds
 
     def drop(self) -> None:
         """Unplug it and plug it in again; without a link its port may get another name."""
@@ -116,7 +99,7 @@ class VirtualDetector(PortThread, EmulatedProbe):
         lowest, highest = settings.lowest_reading, settings.highest_reading
         if moment_s < self._clipped_until_s:
             return max(lowest, highest, key=settings.dbm)
-        snr = self._received(moment_s) / self._noise_power
+        snr = self._received(moment_s) / self._site.noise_power
         noise_db = settings.resolution_db * self._rng.standard_normal()
         exact = settings.reading(self.floor_dbm + 10.0 * log10(1.0 + snr) + noise_db)
         return float(min(max(round(exact / self._step) * self._step, lowest), highest))

@@ -6,17 +6,22 @@ a `Site`.
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from macontrol.hal import Clock
 
 DEBIAN_BLOCK_BYTES = 262_144
-"""The block size of Debian's `rtl_tcp`."""
+"""The block size of the radio server in Debian."""
+POLL_INTERVAL_S = 0.05
+"""How often a server checks whether it is stopped."""
 
 
 class _Monotonic:
@@ -33,11 +38,14 @@ class Site:
 
     power: Callable[[float], float]
     """The power of the link at a moment; moments must be in order."""
-    noise_power: float
-    clock: Clock
-    seed: int
-    is_new_run: Callable[[], bool]
-    is_preparing: Callable[[], bool]
+    noise_power: float = 1e-4
+    clock: Clock = field(default_factory=_Monotonic)
+    seed: int = 0
+    quiet_first_s: float = 0.0
+    """The transmitter is off for this time after a client of a new run has connected, so that the
+    client can measure the noise floor; and longer while that run `is_preparing`."""
+    is_new_run: Callable[[], bool] = lambda: False
+    is_preparing: Callable[[], bool] = lambda: False
     host: str = "127.0.0.1"
     port: int = 0
     """Where a server listens; 0 is any free port."""
@@ -49,23 +57,13 @@ class Site:
 class EmulatedProbe(ABC):
     """A probe that receives a transmitter, which is off while a run measures the noise floor."""
 
-    def __init__(
-        self,
-        power: Callable[[float], float],
-        *,
-        quiet_first_s: float = 0.0,
-        is_new_run: Callable[[], bool] = lambda: False,
-        is_preparing: Callable[[], bool] = lambda: False,
-        clock: Clock | None = None,
-    ) -> None:
-        self._power = power
-        self._quiet_first_s = quiet_first_s
-        self._is_new_run = is_new_run
-        self._is_preparing = is_preparing
-        self._clock: Clock = _Monotonic() if clock is None else clock
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._clock = site.clock
         self._quiet_until_s: float | None = None
         self._awaits_run = False
         """Whether the client has begun a new run, which is still in preparation."""
+        self._stalled_until_s = 0.0
         self.transmitting = True
 
     @property
@@ -88,15 +86,84 @@ class EmulatedProbe(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def stall(self, seconds: float) -> None:
+        """Send nothing for a time."""
+        self._stalled_until_s = self._clock.now() + seconds
+
     def _client_came(self) -> None:
-        self._awaits_run = self._is_new_run()
+        self._awaits_run = self._site.is_new_run()
         if self._quiet_until_s is None or self._awaits_run:
-            self._quiet_until_s = self._clock.now() + self._quiet_first_s
+            self._quiet_until_s = self._clock.now() + self._site.quiet_first_s
 
     def _received(self, moment_s: float) -> float:
         """The power of the link at the probe; 0 while the transmitter is off."""
-        self._awaits_run = self._awaits_run and self._is_preparing()
+        self._awaits_run = self._awaits_run and self._site.is_preparing()
         quiet = self._quiet_until_s is not None and moment_s < self._quiet_until_s
         if quiet or self._awaits_run or not self.transmitting:
             return 0.0
-        return max(self._power(moment_s), 0.0)
+        return max(self._site.power(moment_s), 0.0)
+
+
+class EmulatedServer(EmulatedProbe):
+    """A probe behind a TCP socket; it serves one client at a time."""
+
+    def __init__(self, site: Site, name: str) -> None:
+        """Listen, but do not serve yet."""
+        super().__init__(site)
+        self._listener = socket.create_server((site.host, site.port), backlog=1)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._dropped = False
+        self._rest_s = 0.0
+        """After a client has disconnected, the next one waits for this time."""
+        self.busy = False
+        """While set, clients connect but are not served."""
+        self.clients = 0
+
+    @property
+    def address(self) -> str:
+        host, port = self._listener.getsockname()[:2]
+        return f"{host}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+        self._listener.close()
+
+    def drop(self) -> None:
+        """Disconnect the client."""
+        self._dropped = True
+
+    @abstractmethod
+    def _serve_client(self, client: socket.socket) -> None:
+        """Serve a client until it is gone, or `_is_ended`."""
+
+    @property
+    def _is_ended(self) -> bool:
+        """Whether the client is to be disconnected."""
+        return self._dropped or self._stop.is_set()
+
+    def _serve(self) -> None:
+        self._listener.settimeout(POLL_INTERVAL_S)
+        while not self._stop.is_set():
+            if self.busy:
+                self._stop.wait(POLL_INTERVAL_S)
+                continue
+            try:
+                client, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            with client, contextlib.suppress(OSError):  # the client has gone
+                self.clients += 1
+                self._dropped = False
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                client.settimeout(POLL_INTERVAL_S)
+                self._client_came()
+                self._serve_client(client)
+            self._stop.wait(self._rest_s)

@@ -2,24 +2,22 @@
 
 It receives noise and the link, as the emulated radio does. A sweep takes its time, and a point of a
 trace has the power at its own moment. `sim.bench.scpi_syntax` parses the commands. Faults can be
-injected: it stalls, or disconnects; and the transmitter can be switched off.
+injected: it stalls, and answers late then, or disconnects; and the transmitter can be switched off.
 """
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 from collections import deque
 from math import inf, log10, pi
-from typing import Literal, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from macontrol.config import Config
 from macontrol.config.model.units import from_db
-from macontrol.sim.bench.emulated_probe import EmulatedProbe, Site
+from macontrol.config.sections.probe import ProbeSettings
+from macontrol.sim.bench.emulated_probe import POLL_INTERVAL_S, EmulatedServer, Site
 from macontrol.sim.bench.scpi_syntax import ScpiError, Table, parameters_of, units_of
 
 IDENTIFICATION = "macontrol,Virtual Instrument,0,1.0"
@@ -28,103 +26,25 @@ _SWEEP_S = 0.01
 _POINTS = 101
 # The standard deviation of the power of a point, relative to the power.
 _NOISE = 0.1
-_POLL_INTERVAL_S = 0.02
 _LONGEST_LINE = 1 << 16
 _MOST_ERRORS = 30
 
 
-class Levels(Protocol):
-    """What the emulator uses of `[probe.scpi]`."""
-
-    @property
-    def settling_s(self) -> float: ...
-    @property
-    def noise_floor_s(self) -> float: ...
-    @property
-    def noise_floor(self) -> float | Literal["measure"]: ...
-
-
-class VirtualInstrument(EmulatedProbe):
+class VirtualInstrument(EmulatedServer):
     """An instrument whose noise floor is the config's, or -90 dBm (-90 dB for S21)."""
 
-    def __init__(self, settings: Levels, site: Site) -> None:
-        super().__init__(
-            site.power,
-            quiet_first_s=settings.settling_s + settings.noise_floor_s + 1.0,
-            is_new_run=site.is_new_run,
-            is_preparing=site.is_preparing,
-            clock=site.clock,
-        )
-        self._noise_power = site.noise_power
+    def __init__(self, settings: ProbeSettings, site: Site) -> None:
+        super().__init__(site, "virtual-instrument")
         given = settings.noise_floor
         self.floor_db = _FLOOR_DB if given == "measure" else given
         self._rng = np.random.default_rng(site.seed)
-        self._listener = socket.create_server((site.host, site.port), backlog=1)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="virtual-instrument", daemon=True)
-        self._stalled_until_s = 0.0
-        self._dropped = False
-        self.clients = 0
         self._errors: deque[str] = deque()
         self._table = _commands(self)
         self.reset()
 
-    @property
-    def address(self) -> str:
-        """HOST:PORT."""
-        host, port = self._listener.getsockname()[:2]
-        return f"{host}:{port}"
-
-    def start(self) -> None:
-        """Serve in a thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Disconnect the client and stop listening."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5.0)
-        self._listener.close()
-
-    def __enter__(self) -> VirtualInstrument:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # Faults
-
-    def stall(self, seconds: float) -> None:
-        """Answer nothing for a time; then it answers late."""
-        self._stalled_until_s = self._clock.now() + seconds
-
-    def drop(self) -> None:
-        """Disconnect the client."""
-        self._dropped = True
-
-    # The server
-
-    def _serve(self) -> None:
-        self._listener.settimeout(_POLL_INTERVAL_S)
-        while not self._stop.is_set():
-            try:
-                client, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                return
-            with client, contextlib.suppress(OSError):  # the client has gone
-                self.clients += 1
-                self._dropped = False
-                self._client_came()
-                self._serve_client(client)
-
     def _serve_client(self, client: socket.socket) -> None:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.settimeout(_POLL_INTERVAL_S)
         received = b""
-        while not (self._stop.is_set() or self._dropped):
+        while not self._is_ended:
             try:
                 data = client.recv(4096)
             except TimeoutError:
@@ -140,11 +60,11 @@ class VirtualInstrument(EmulatedProbe):
                     self._pause_until(self._stalled_until_s)
                     client.settimeout(5.0)
                     client.sendall(answer.encode() + b"\n")
-                    client.settimeout(_POLL_INTERVAL_S)
+                    client.settimeout(POLL_INTERVAL_S)
 
     def _pause_until(self, moment_s: float) -> None:
         while (left_s := moment_s - self._clock.now()) > 0 and not self._dropped:
-            if self._stop.wait(min(left_s, _POLL_INTERVAL_S)):
+            if self._stop.wait(min(left_s, POLL_INTERVAL_S)):
                 return
 
     def execute(self, line: str) -> str:
@@ -239,7 +159,7 @@ class VirtualInstrument(EmulatedProbe):
         """The powers of a sweep; 1 is 0 dBm, or 0 dB."""
         points, floor = round(self.numbers["SWE:POIN"]), from_db(self.floor_db)
         moments = begun_s + self.numbers["SWE:TIME"] * np.arange(points) / points
-        snr = np.array([self._received(moment) for moment in moments]) / self._noise_power
+        snr = np.array([self._received(moment) for moment in moments]) / self._site.noise_power
         noise = 1.0 + _NOISE * self._rng.standard_normal(points)
         return floor * (1.0 + snr) * np.maximum(noise, 0.1)
 
@@ -264,22 +184,15 @@ class VirtualInstrument(EmulatedProbe):
         return ",".join(f"{z.real:.6E},{z.imag:.6E}" for z in values)
 
 
-_LIMITS = {
-    "FREQ:CENT": (0.0, 1e12),
-    "FREQ:SPAN": (0.0, 1e12),
-    "BAND": (1.0, 1e9),
-    "SWE:TIME": (1e-6, 1e4),
-    "SWE:POIN": (1.0, 100_001.0),
-    "CALC:MARK:X": (0.0, 1e12),
+_NUMBERS = {
+    "FREQ:CENT": ("[SENSe:]FREQuency:CENTer", 0.0, 1e12),
+    "FREQ:SPAN": ("[SENSe:]FREQuency:SPAN", 0.0, 1e12),
+    "BAND": ("[SENSe:]BANDwidth[:RESolution]", 1.0, 1e9),
+    "SWE:TIME": ("[SENSe:]SWEep:TIME", 1e-6, 1e4),
+    "SWE:POIN": ("[SENSe:]SWEep:POINts", 1.0, 100_001.0),
+    "CALC:MARK:X": ("CALCulate:MARKer:X", 0.0, 1e12),
 }
-_PATTERNS = {
-    "FREQ:CENT": "[SENSe:]FREQuency:CENTer",
-    "FREQ:SPAN": "[SENSe:]FREQuency:SPAN",
-    "BAND": "[SENSe:]BANDwidth[:RESolution]",
-    "SWE:TIME": "[SENSe:]SWEep:TIME",
-    "SWE:POIN": "[SENSe:]SWEep:POINts",
-    "CALC:MARK:X": "CALCulate:MARKer:X",
-}
+"""The settings that are numbers: the pattern of the command, and the limits."""
 
 
 def _commands(instrument: VirtualInstrument) -> Table:
@@ -333,14 +246,16 @@ def _commands(instrument: VirtualInstrument) -> Table:
         "CALCulate:DATA?",
         lambda given: (table.require(given, "SDATA", "SDAT"), instrument.s21())[1],
     )
-    for name, pattern in _PATTERNS.items():
-        _add_number(table, instrument, name, pattern)
+    for name in _NUMBERS:
+        _add_number(table, instrument, name)
     return table
 
 
-def _add_number(table: Table, instrument: VirtualInstrument, name: str, pattern: str) -> None:
+def _add_number(table: Table, instrument: VirtualInstrument, name: str) -> None:
+    pattern, lowest, highest = _NUMBERS[name]
+
     def set_number(given: list[str]) -> None:
-        instrument.numbers[name] = table.number(given, *_LIMITS[name])
+        instrument.numbers[name] = table.number(given, lowest, highest)
 
     table.add(pattern, set_number)
     table.add(f"{pattern}?", lambda _: f"{instrument.numbers[name]:.9G}")
@@ -348,4 +263,4 @@ def _add_number(table: Table, instrument: VirtualInstrument, name: str, pattern:
 
 def instrument_server(config: Config, site: Site) -> VirtualInstrument:
     """The emulator of the probe `scpi`."""
-    return VirtualInstrument(cast(Levels, config.probe), site)
+    return VirtualInstrument(config.probe, site)

@@ -2,8 +2,8 @@
 
 It sends unsigned 8-bit IQ in real time: a tone whose power is a function of time, and noise. It
 serves one client at a time, by default in blocks of the size of Debian's server. Faults can be
-injected: it stalls, loses samples, disconnects, clips, keeps clients waiting, or sends a wrong
-header; and the transmitter can be switched off or detuned.
+injected: it stalls and sends late then, loses samples, disconnects, clips, keeps clients waiting,
+or sends a wrong header; and the transmitter can be switched off or detuned.
 
 The function is called in order for the power of each past millisecond, normally about 4 ms back,
 and further back while the client does not read.
@@ -11,12 +11,9 @@ and further back while the client does not read.
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
 import struct
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
@@ -26,8 +23,7 @@ import numpy.typing as npt
 from macontrol.config import Config
 from macontrol.config.checks.rf_plan import received_hz
 from macontrol.config.model.units import amplitude_from_db
-from macontrol.hal import Clock
-from macontrol.sim.bench.emulated_probe import DEBIAN_BLOCK_BYTES, EmulatedProbe, Site
+from macontrol.sim.bench.emulated_probe import POLL_INTERVAL_S, EmulatedServer, Site
 
 REFERENCE_GAIN_DB = 20.0
 """The gain at which a client sees the given powers."""
@@ -42,7 +38,6 @@ _PIECE_S = 4e-3
 _OVERDRIVE = 1000.0
 _ROUNDING_POWER = 2 / 12 / 127.5**2
 """The noise of rounding to bytes: a twelfth of a squared level, in I and in Q."""
-_POLL_INTERVAL_S = 0.1
 
 
 @dataclass(slots=True)
@@ -57,96 +52,38 @@ class Tuning:
     ppm: int = 0
 
 
-class VirtualRadio(EmulatedProbe):
-    """An `rtl_tcp` server on loopback. Powers are mean |z|²; full scale is 1."""
+class VirtualRadio(EmulatedServer):
+    """An `rtl_tcp` server. Powers are mean |z|²; full scale is 1."""
 
-    def __init__(
-        self,
-        power: Callable[[float], float],
-        *,
-        noise_power: float = 1e-4,
-        carrier_hz: float | None = None,
-        block_bytes: int = DEBIAN_BLOCK_BYTES,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        quiet_first_s: float = 0.0,
-        is_new_run: Callable[[], bool] = lambda: False,
-        is_preparing: Callable[[], bool] = lambda: False,
-        rest_s: float = 0.0,
-        seed: int = 0,
-        clock: Clock | None = None,
-    ) -> None:
-        """Listen, but do not serve yet.
+    def __init__(self, site: Site, *, carrier_hz: float | None = None, rest_s: float = 0.0) -> None:
+        """Without a carrier the tone is an eighth of the sample rate above the tuned frequency.
 
-        Without a carrier the tone is an eighth of the sample rate above the tuned frequency. The
-        noise power is what a client sees at the reference gain; it includes the noise of rounding
-        to bytes. The transmitter is off for `quiet_first_s` after the first client, or a client
-        of a new run, has connected, so that the client can measure the noise floor; and longer
-        while that run `is_preparing`. After a client has disconnected, the next one waits
-        `rest_s` (Debian's server: 5 s).
+        The noise power is what a client sees at the reference gain; it includes the noise of
+        rounding to bytes. After a client, the next one waits `rest_s` (Debian's server: 5 s).
         """
-        super().__init__(
-            power,
-            quiet_first_s=quiet_first_s,
-            is_new_run=is_new_run,
-            is_preparing=is_preparing,
-            clock=clock,
-        )
-        self._noise_amplitude = np.float32(max(noise_power - _ROUNDING_POWER, 0.0) ** 0.5)
+        super().__init__(site, "virtual-radio")
+        self._noise_amplitude = np.float32(max(site.noise_power - _ROUNDING_POWER, 0.0) ** 0.5)
         self._carrier_hz = carrier_hz
         self._detuned_hz = 0.0
-        self._block = max(1, block_bytes // 2)
+        self._block = max(1, site.block_bytes // 2)
         self._rest_s = rest_s
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(site.seed)
         pool = self._rng.standard_normal((_NOISE_POOL, 2), np.float32) * np.float32(0.5**0.5)
         self._noise = pool.view(np.complex64)[:, 0]
         # The pool is used many times: its mean power must be exact.
         self._noise /= np.sqrt(np.mean(np.square(np.abs(self._noise))))
-        self._listener = socket.create_server((host, port), backlog=1)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="virtual-radio", daemon=True)
         self._tone_table = 0, np.empty(0, np.complex64)
-        self._stalled_until_s = 0.0
         self._clipped_until_s = 0.0
         self._lost_s = 0.0
-        self._dropped = False
-        self.busy = False
-        """While set, clients connect but get no header."""
         self.header = _HEADER
         """The first bytes that a client gets."""
         self.tuning = Tuning()
-        self.clients = 0
-
-    @property
-    def address(self) -> str:
-        """HOST:PORT."""
-        host, port = self._listener.getsockname()[:2]
-        return f"{host}:{port}"
-
-    def start(self) -> None:
-        """Serve in a thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Disconnect the client and stop listening."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5.0)
-        self._listener.close()
 
     # Faults
-
-    def stall(self, seconds: float) -> None:
-        """Send nothing for a time; the samples arrive late, all at once."""
-        self._stalled_until_s = self._clock.now() + seconds
 
     def lose(self, seconds: float) -> None:
         """Lose samples of this duration, as a dongle on a busy bus does."""
         self._lost_s += seconds
-
-    def drop(self) -> None:
-        """Disconnect the client."""
-        self._dropped = True
 
     def clip(self, seconds: float) -> None:
         """Make the samples of the coming seconds clip."""
@@ -158,35 +95,13 @@ class VirtualRadio(EmulatedProbe):
 
     # The server
 
-    def _serve(self) -> None:
-        self._listener.settimeout(_POLL_INTERVAL_S)
-        while not self._stop.is_set():
-            if self.busy:
-                self._stop.wait(_POLL_INTERVAL_S / 4)
-                continue
-            try:
-                client, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                return
-            with client:
-                self.clients += 1
-                self._dropped = False
-                with contextlib.suppress(OSError):  # the client has gone
-                    self._serve_client(client)
-            self._stop.wait(self._rest_s)
-
     def _serve_client(self, client: socket.socket) -> None:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.settimeout(_POLL_INTERVAL_S)
         client.sendall(self.header)
         now = self._clock.now
-        self._client_came()
         unparsed = b""
         rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0
         block = np.empty((self._block, 2), np.uint8)
-        while not (self._stop.is_set() or self._dropped):
+        while not self._is_ended:
             if rate != self.tuning.sample_rate_hz:
                 rate, epoch, count, made = self.tuning.sample_rate_hz, now(), 0, 0
             if made == 0:
@@ -197,7 +112,7 @@ class VirtualRadio(EmulatedProbe):
             due = begin + piece / rate
             if made == self._block:
                 due = max(epoch + (count + made) / rate, self._stalled_until_s)
-            wait = min(max(0.0, due - now()), _POLL_INTERVAL_S)
+            wait = min(max(0.0, due - now()), POLL_INTERVAL_S)
             if select.select([client], [], [], wait)[0]:
                 more = client.recv(4096)
                 if not more:
@@ -212,7 +127,7 @@ class VirtualRadio(EmulatedProbe):
 
     def _send(self, client: socket.socket, block: npt.NDArray[np.uint8]) -> None:
         left = memoryview(block.tobytes())
-        while left and not (self._stop.is_set() or self._dropped):
+        while left and not self._is_ended:
             try:
                 left = left[client.send(left) :]
             except TimeoutError:
@@ -281,16 +196,5 @@ class VirtualRadio(EmulatedProbe):
 
 def radio_server(config: Config, site: Site) -> VirtualRadio:
     """The emulator of the probe `rtl_tcp`."""
-    return VirtualRadio(
-        site.power,
-        noise_power=site.noise_power,
-        carrier_hz=received_hz(config.physical.carrier_frequency_hz, config.probe),
-        host=site.host,
-        port=site.port,
-        block_bytes=site.block_bytes,
-        quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
-        is_new_run=site.is_new_run,
-        is_preparing=site.is_preparing,
-        seed=site.seed,
-        clock=site.clock,
-    )
+    carrier_hz = received_hz(config.physical.carrier_frequency_hz, config.probe)
+    return VirtualRadio(site, carrier_hz=carrier_hz)

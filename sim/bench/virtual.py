@@ -14,12 +14,13 @@ import threading
 from collections.abc import Callable
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from macontrol.config import Config, load_config
-from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
+from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS, DriverDescription
+from macontrol.config.model.errors import ConfigError, MacontrolError, described
 from macontrol.config.model.registry import resolve
 from macontrol.config.model.reward import snr_of
 from macontrol.config.model.units import from_db
@@ -124,6 +125,7 @@ class VirtualBench:
             port=port,
             link=probe_link,
             block_bytes=block_bytes,
+            quiet_first_s=config.probe.settling_s + config.probe.noise_floor_s + 1.0,
             # A client that has opened the stage and not homed it has yet to measure the noise
             # floor, which may take long on a busy machine.
             is_new_run=lambda: self.stage.is_newly_opened,
@@ -132,13 +134,13 @@ class VirtualBench:
             clock=clock,
         )
         # The probe first: if its address is in use, the link of that other bench is left alone.
-        emulator = PROBE_DRIVERS[emulated_driver(config)].emulator
-        self.probe: EmulatedProbe = resolve(emulator)(config, site)
+        self.probe: EmulatedProbe = _emulated(PROBE_DRIVERS[emulated_driver(config)], config, site)
         try:
-            emulate = resolve(STAGE_DRIVERS[config.stage.driver].emulator)
-            self.stage: VirtualDevice = emulate(config, clock, link)
+            self.stage: VirtualDevice = _emulated(
+                STAGE_DRIVERS[config.stage.driver], config, clock, link
+            )
             self.world.board = self.stage
-        except OSError:
+        except (OSError, ConfigError):
             self.probe.close()
             raise
 
@@ -164,6 +166,19 @@ class VirtualBench:
     def __exit__(self, *_: object) -> None:
         self.probe.close()
         self.stage.close()
+
+
+def _emulated(driver: DriverDescription, *arguments: Any) -> Any:
+    """What the emulator of a driver makes; ConfigError if its code fails."""
+    try:
+        return resolve(driver.emulator)(*arguments)
+    except (MacontrolError, OSError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(
+            f"the emulator of the driver {driver.name} cannot be built: {described(error)}",
+            f"correct the driver: {driver.emulator}",
+        ) from error
 
 
 def _transmit(bench: VirtualBench, on: bool) -> None:

@@ -154,7 +154,7 @@ def complete(
                     meter.advance(len(job), job_seconds(job))
     except BrokenExecutor as error:
         raise MacontrolError(
-            f"a worker process died ({error}), perhaps for lack of memory",
+            f"a worker process died ({error}), possibly for lack of memory",
             "run the same command again to continue, with fewer --jobs if memory is short",
         ) from error
     return len(missing)

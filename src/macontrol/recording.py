@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from macontrol.config import Config
 from macontrol.config.files.free_space import FreeSpace
 from macontrol.config.model.errors import InputOutputError
-from macontrol.controller.recording.runfile.files import default_run_folder, new_run_path, set_aside
+from macontrol.controller.recording.runfile.files import (
+    default_run_folder,
+    new_run_path,
+    runs_in,
+    set_aside,
+)
 from macontrol.controller.recording.runfile.header import RunHeader
 from macontrol.controller.recording.runfile.recorder import RunFileRecorder
 from macontrol.controller.recording.runfile.resume import Resume
+from macontrol.controller.recording.runfile.retention import (
+    Keep,
+    remove_run,
+    stored_runs,
+    surplus,
+)
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Clock
 from macontrol.hal.serial.traffic_log import TrafficFile
@@ -39,6 +53,7 @@ class Recording:
         self._on_problem = on_problem
         self.file: RunFileRecorder | None = None
         self._traffic: TrafficFile | None = None
+        self._cleaning: threading.Thread | None = None
         self.warning: str | None = None
         """Why nothing is recorded although that was requested."""
 
@@ -76,6 +91,7 @@ class Recording:
             window=resume.samples if resume else (),
             resumed_from=str(earlier) if resume else None,
             identity=identity,
+            origins=options.origins,
         )
         try:
             path = options.run_file or new_run_path(
@@ -92,7 +108,30 @@ class Recording:
         if shortage := room.shortage():
             self.warning = f"{path}: recording is paused from the start: {shortage}"
         self.file = recorder
+        if options.run_file is None:
+            self._remove_surplus(path)
         return recorder
+
+    def _remove_surplus(self, own: Path) -> None:
+        """Remove the bench's earlier runs that the config does not keep, in a thread of its own."""
+        keep = Keep.of(self._config.run)
+        if keep.is_all:
+            return
+        # This run counts, but its file is not opened: closing it would drop the locks of SQLite.
+        others = replace(keep, runs=None if keep.runs is None else keep.runs - 1)
+
+        def work() -> None:
+            earlier = [path for path in runs_in(own.parent, self._options.name) if path != own]
+            try:
+                for run in surplus(stored_runs(earlier), others, time.time()):
+                    if remove_run(run.path):
+                        size = run.size_bytes / 1e6
+                        self._on_problem(f"{run.path} ({size:.1f} MB) is removed, by run.keep_…")
+            except InputOutputError as error:
+                self._on_problem(str(error))
+
+        self._cleaning = threading.Thread(target=work, name="run-file-retention", daemon=True)
+        self._cleaning.start()
 
     def throttle(self) -> None:
         """On a virtual clock: wait for the disk."""
@@ -101,6 +140,8 @@ class Recording:
 
     def close(self, timeout_s: float) -> None:
         """Write the remaining records, within this time."""
+        if self._cleaning is not None:
+            self._cleaning.join(timeout_s)
         if self.file is not None:
             self.file.close(timeout_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -36,3 +37,5 @@ class RunOptions:
     """How events are shown: as a live view, text or JSON lines; "auto" depends on the output."""
     traffic: Path | None = None
     """Where to write the traffic on the serial line."""
+    origins: Mapping[str, str] | None = None
+    """Where each value of the config was set, for the run file."""

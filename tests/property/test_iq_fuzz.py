@@ -124,7 +124,7 @@ def test_the_server_can_send_anything(
         stream.read(ring, threading.Event())
     stream.close()
     assert wire.closed
-    assert ring.count <= len(received) // 2
+    assert ring._store.count <= len(received) // 2
 
 
 delays = st.one_of(st.just(0.0), st.floats(0.0, 0.02), st.floats(-2.0, 5.0))
@@ -156,7 +156,7 @@ def test_a_window_is_complete_and_in_order_or_has_no_samples(
             assert window.state == "pending" or window.reason
             return False
         numbers: npt.NDArray[np.float64] = window.samples[:, 0]
-        assert len(numbers) <= ring.capacity
+        assert len(numbers) <= ring._store.capacity
         assert abs(len(numbers) - length_s * RATE) <= 2
         assert np.all(np.diff(numbers) == 1.0)
         return True

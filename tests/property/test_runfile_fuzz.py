@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from macontrol.commands.export import reward_map, write_arrays, write_events, write_slots
+from macontrol.commands.export_netcdf import write_netcdf
 from macontrol.config.model.errors import DataError, InputOutputError
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.runfile import (
@@ -28,7 +29,13 @@ from macontrol.controller.recording.runfile import (
     read_run,
     set_aside,
 )
+from macontrol.controller.recording.runfile.retention import stored_runs
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
+from macontrol.reports.comparison import differences, entries_of
+from macontrol.reports.comparison_report import comparison_page
+from macontrol.reports.listing import line_of
+from macontrol.reports.recorded import read_recorded
+from macontrol.reports.run_report import report
 from support.sample_run import CONFIG, LAST_START, WALL, write_run
 
 FILES = int(os.environ.get("MACONTROL_FUZZ_FILES", "240"))
@@ -161,6 +168,20 @@ def check_reading(path: Path) -> None:
         reward_map(opened, opened.header.config, 2)
 
 
+def check_reports(path: Path) -> None:
+    """The list of runs, a report and an export raise no other error than a DataError."""
+    for stored in stored_runs([path]):
+        assert line_of(stored).size_bytes > 0
+    with suppress(DataError):
+        recorded = read_recorded(path)
+        assert report(recorded).endswith("</html>\n")
+        if recorded.length:
+            entries = entries_of([recorded, recorded])
+            assert comparison_page(entries, differences(entries)).endswith("</html>\n")
+    with suppress(DataError), OpenRun(path) as opened:
+        write_netcdf(io.BytesIO(), opened)
+
+
 @pytest.mark.fault("last-run-damaged")
 @pytest.mark.timeout(120 + FILES // SHARES)
 @pytest.mark.parametrize("share", range(SHARES))
@@ -177,6 +198,7 @@ def test_any_content_of_a_run_file(share: int, wholes: list[bytes], tmp_path: Pa
         try:
             check_resume(path)
             check_reading(path)
+            check_reports(path)
             with suppress(InputOutputError):  # it may have ceased to be one of ours
                 set_aside(path)
         except Exception as error:

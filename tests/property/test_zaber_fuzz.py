@@ -65,8 +65,8 @@ def test_moves_stay_within_the_limits_and_coordinates_are_inverse(
     target = where * stage.description.travel_mm
     with contextlib.suppress(MacontrolError):
         stage.move_to(target, clock.now() + 5.0)
-    sent = stage.motion.coordinates.to_board(target)
-    assert abs(stage.motion.coordinates.to_rail(sent) - target) <= 0.5001 * microstep_mm
+    sent = stage._position.coordinates.to_board(target)
+    assert abs(stage._position.coordinates.to_rail(sent) - target) <= 0.5001 * microstep_mm
     targets = [int(text.split()[2]) for text in line.sent if text.startswith("move abs")]
     assert targets[-1] == sent
     assert all(0 <= target <= 100_000 for target in targets)

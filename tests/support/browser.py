@@ -1,81 +1,121 @@
-"""Debian's Chromium, driven by Selenium; it fetches nothing by itself."""
+"""A real browser without a window: Debian's Chromium, driven through its debugging pipe."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import subprocess
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.chrome.webdriver import WebDriver
-
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-MISSING = CHROMIUM is None or DRIVER is None
-REASON = "needs chromium and chromedriver (Debian: chromium chromium-driver)"
-_FLAGS = (
-    "--headless",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--no-proxy-server",
-    "--window-size=1280,900",
+CHROMIUM = shutil.which("chromium")
+_OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--hide-scrollbars", "about:blank"),
 )
 
-# The visible texts whose contrast with the background is too low, as WCAG computes it.
-LOW_CONTRAST = """
-const parse = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
-const channel = (v) => (v /= 255, v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-function background(node) {
-  const over = [];
-  for (let at = node; at; at = at.parentElement) {
-    const [r, g, b, a = 1] = parse(getComputedStyle(at).backgroundColor);
-    if (a > 0) over.push([r, g, b, a]);
-    if (a === 1) break;
-  }
-  return over.reverse().reduce((below, [r, g, b, a]) =>
-    [r, g, b].map((v, i) => v * a + below[i] * (1 - a)), [255, 255, 255]);
-}
-const found = [];
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-while (walker.nextNode()) {
-  const node = walker.currentNode.parentElement;
-  const text = walker.currentNode.textContent.trim();
-  if (!text || !node.checkVisibility() || node.closest("noscript, template, :disabled")) continue;
-  const style = getComputedStyle(node);
-  const [a, b] = [light(parse(style.color)), light(background(node))];
-  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  const size = parseFloat(style.fontSize);
-  const isLarge = size >= 24 || (size >= 18.6 && Number(style.fontWeight) >= 700);
-  if (ratio < (isLarge ? 3 : 4.5)) found.push(`${text}: ${ratio.toFixed(2)}`);
-}
-return found;
-"""
 
+class Browser:
+    """One page of a browser; use it in a `with`."""
 
-@contextmanager
-def open_browser(folder: Path) -> Iterator[WebDriver]:
-    """A browser with an empty profile in this folder."""
-    options = Options()
-    assert CHROMIUM is not None
-    options.binary_location = CHROMIUM
-    for flag in (*_FLAGS, f"--user-data-dir={folder}"):
-        options.add_argument(flag)
-    if os.geteuid() == 0:  # Chromium refuses its sandbox to root
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    try:
-        driver.set_page_load_timeout(60)
-        yield driver
-    finally:
-        driver.quit()
+    def __init__(self, profile: Path) -> None:
+        self.requests: list[str] = []
+        """The addresses of everything that the page fetched."""
+        self.problems: list[str] = []
+        """What the browser wrote to its console, and exceptions of scripts."""
+        self._number = 0
+        self._rest = b""
+        self._session: str | None = None
+        to_read, self._write = os.pipe()
+        self._read, to_write = os.pipe()
+        command = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
+        words = ["bash", "-c", command, CHROMIUM or "chromium", f"--user-data-dir={profile}"]
+        self._process = subprocess.Popen(
+            [*words, *_OPTIONS],
+            pass_fds=(to_read, to_write),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_read)
+        os.close(to_write)
+        self._loaded = False
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            self.call(f"{domain}.enable")
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.terminate()
+        self._process.wait()
+        os.close(self._read)
+        os.close(self._write)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the debugging protocol and return its result."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while (found := self._next()).get("id") != self._number:
+            self._note(found)
+        assert "error" not in found, found["error"]
+        result: dict[str, Any] = found["result"]
+        return result
+
+    def open(self, address: str, *, width: int, dark: bool = False) -> None:
+        """Load a page in a window of this width, and wait until all of it is there."""
+        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[feature])
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self._loaded = False
+        self.call("Page.navigate", url=address)
+        while not self._loaded:
+            self._note(self._next())
+
+    def value(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            received = os.read(self._read, 1 << 16)
+            assert received, "the browser has ended"
+            self._rest += received
+        message, _, self._rest = self._rest.partition(b"\0")
+        found: dict[str, Any] = json.loads(message)
+        return found
+
+    def _note(self, message: dict[str, Any]) -> None:
+        """Take what the browser reports by itself."""
+        given = message.get("params", {})
+        match message.get("method"):
+            case "Page.loadEventFired":
+                self._loaded = True
+            case "Network.requestWillBeSent":
+                self.requests.append(given["request"]["url"])
+            case "Log.entryAdded":
+                self.problems.append(given["entry"]["text"])
+            case "Runtime.exceptionThrown" | "Runtime.consoleAPICalled":
+                self.problems.append(json.dumps(given))

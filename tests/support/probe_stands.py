@@ -25,9 +25,9 @@ from macontrol.hal.probes.soapy.stream import SoapyStream
 from macontrol.sim.bench.detector import VirtualDetector
 from macontrol.sim.bench.emulated_probe import Site
 from macontrol.sim.bench.instrument import VirtualInstrument
-from macontrol.sim.bench.radio import VirtualRadio
 from support.power_meter import PowerMeter
 from support.probe_settings import probe_settings
+from support.virtual_radio import virtual_radio
 
 NOISE = 1e-3
 SHARE = 0.75
@@ -60,7 +60,7 @@ class Stand:
 @contextmanager
 def rtl_tcp() -> Iterator[Stand]:
     signal = Signal()
-    with VirtualRadio(lambda _: signal.power, noise_power=NOISE, block_bytes=8192) as radio:
+    with virtual_radio(lambda _: signal.power, noise_power=NOISE, block_bytes=8192) as radio:
         settings, clock = probe_settings(**_SETTINGS, address=radio.address), WallClock()
         stream = RtlTcpStream(settings, clock)
         yield Stand(SdrProbe(settings, stream, clock), clock, signal)
@@ -119,8 +119,6 @@ def _site(signal: Signal, clock: WallClock) -> Site:
         noise_power=NOISE,
         clock=clock,
         seed=1,
-        is_new_run=lambda: False,
-        is_preparing=lambda: False,
     )
 
 
@@ -130,7 +128,6 @@ def line() -> Iterator[Stand]:
     common = {key: _SETTINGS[key] for key in ("guard_s", "settling_s", "noise_floor")}
     settings = LineSettings.model_validate(common)
     with VirtualDetector(settings, _site(signal, clock)) as detector:
-        detector._quiet_until_s = 0.0  # the test switches the signal
         settings = LineSettings.model_validate({**common, "port": detector.address})
         yield Stand(LineProbe(settings, clock), clock, signal)
 
@@ -141,7 +138,6 @@ def scpi() -> Iterator[Stand]:
     common = {key: _SETTINGS[key] for key in ("guard_s", "settling_s", "noise_floor")}
     settings = ScpiSettings.model_validate({**common, "sweep_s": 0.01})
     with VirtualInstrument(settings, _site(signal, clock)) as instrument:
-        instrument._quiet_until_s = 0.0  # the test switches the signal
         settings = settings.model_copy(update={"address": instrument.address})
         yield Stand(ScpiProbe(settings, clock), clock, signal)
 

@@ -19,8 +19,9 @@ _INTRODUCTION = """\
 # The run file
 
 A run file is an SQLite database with three tables: `header` (key and JSON value), `slots` (one row
-per slot) and `events`. `macontrol export` converts it to CSV or npz with the same columns.
-`macontrol runs --schema` prints this page on the terminal.
+per slot) and `events`. `macontrol export` converts it to CSV, npz or netCDF with the same columns.
+`macontrol runs --schema` prints this page on the terminal. The header's key `origins` says where
+each setting was set, for those that are not a default.
 
 This page is generated from the code: run `make docs` after a change.
 """
@@ -30,8 +31,8 @@ def page() -> str:
     """The content of docs/run-file.md."""
     columns = column_rows()
     parts = [_INTRODUCTION]
-    for table, title in (("slots", "Columns of a slot"), ("events", "Columns of an event")):
-        rows = [(f"`{name}`", unit, text) for of, name, unit, text in columns if of == table]
+    for of_table, title in (("slots", "Columns of a slot"), ("events", "Columns of an event")):
+        rows = [(f"`{name}`", unit, text) for of, name, unit, text in columns if of == of_table]
         parts.append(f"## {title}\n\n" + table(("column", "unit", "meaning"), rows))
     events = [(f"`{kind}`", meaning, value) for kind, meaning, value in event_rows()]
     parts.append("## Events\n\n" + table(("kind", "meaning", "value"), events))

@@ -63,7 +63,7 @@ def main() -> None:
                 probe.open()
                 answer = {}
             elif command == "floor":
-                answer = {"dbfs": probe.measure_noise_floor(float(value)).dbfs}
+                answer = {"dbfs": probe.measure_noise_floor().dbfs}
             elif command == "measure":
                 found = measure(probe, clock, int(value))
                 answer = {

@@ -21,7 +21,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from support.browser import LOW_CONTRAST, MISSING, REASON, open_browser
+from support.driven_browser import LOW_CONTRAST, MISSING, REASON, open_browser
 from support.sample_run import write_run
 from support.waiting import wait_until
 

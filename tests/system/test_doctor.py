@@ -28,6 +28,7 @@ from macontrol.sim.bench.boards.zaber import VirtualZaber
 from macontrol.sim.bench.radio import VirtualRadio
 from macontrol.sim.bench.virtual import VirtualBench
 from support.probe_settings import wait_until
+from support.virtual_radio import virtual_radio
 
 pytestmark = pytest.mark.any_user
 
@@ -102,7 +103,7 @@ def board(closing: ExitStack, **changes: object) -> VirtualGrbl:
 
 
 def radio(closing: ExitStack, power: float = 0.0) -> VirtualRadio:
-    made = VirtualRadio(lambda _: power, noise_power=1e-4, block_bytes=16384)
+    made = virtual_radio(lambda _: power, noise_power=1e-4, block_bytes=16384)
     return closing.enter_context(made)
 
 
@@ -421,7 +422,7 @@ class TestRadio:
     def test_rewards_after_the_decision_are_a_note_with_a_fix(
         self, check: Check, closing: ExitStack
     ) -> None:
-        made = VirtualRadio(lambda _: 0.0, noise_power=1e-4, block_bytes=262144)  # 64 ms
+        made = virtual_radio(lambda _: 0.0, noise_power=1e-4, block_bytes=262144)  # 64 ms
         words = [*NO_STAGE, "--probe", f"rtl_tcp://{closing.enter_context(made).address}"]
         report = check(*words, "--set", "probe.lead_s=0")
         text = report.text_of("delay")

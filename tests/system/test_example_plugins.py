@@ -114,9 +114,11 @@ def test_the_stage_is_a_choice_of_the_command_line(lab: Path) -> None:
 
 def test_the_stage_passes_the_doctor(lab: Path, stepper_bench: str) -> None:
     words = ["check", "--backend", "serial", "--stage", "stepper", "--port", "port"]
-    report = macontrol(lab, *words, "--probe", f"rtl_tcp://{stepper_bench}")
-    assert "stepper board rail-1" in report
-    assert "FAIL" not in report
+    done = run(lab, "-P", "-m", "macontrol", *words, "--probe", f"rtl_tcp://{stepper_bench}")
+    # On a busy computer the emulated radio may lose samples, which is not about the stage.
+    results = {line[6:17].strip(): line[:4] for line in done.stdout.splitlines()}
+    assert "stepper board rail-1" in done.stdout
+    assert {results[name] for name in ("board", "settings", "homing")} == {"pass"}
 
 
 def test_the_stage_runs_on_the_virtual_bench(lab: Path, stepper_bench: str) -> None:
@@ -127,3 +129,11 @@ def test_the_stage_runs_on_the_virtual_bench(lab: Path, stepper_bench: str) -> N
     assert summary["slots"] == 20
     assert summary["refused_commands"] == 0
     assert summary["travel"] > 0
+
+
+def test_the_stage_is_found_by_reference_with_its_preset(lab: Path) -> None:
+    code = "import sys; sys.path.pop(0)\nfrom macontrol.cli import main\nsys.exit(main())"
+    words = ["virtual-bench", "--stage", "stepper_stage:DESCRIPTION", "--rtl-tcp", "127.0.0.1:0"]
+    output = python(lab, "-c", code, *words, "--duration", "0.1")
+    assert "--stage stepper_stage:DESCRIPTION" in output
+    assert "--preset" not in output

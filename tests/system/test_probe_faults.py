@@ -33,6 +33,7 @@ from macontrol.serial_bench import SWITCH_ON, SerialBench
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.radio import VirtualRadio
 from support.probe_settings import wait_until
+from support.virtual_radio import virtual_radio
 
 pytestmark = [pytest.mark.any_user, pytest.mark.timeout(300)]
 
@@ -67,7 +68,7 @@ def stage() -> Iterator[VirtualGrbl]:
 
 @pytest.fixture
 def radio() -> Iterator[VirtualRadio]:
-    with VirtualRadio(power_at, noise_power=NOISE, block_bytes=16_384, rest_s=0.5) as served:
+    with virtual_radio(power_at, noise_power=NOISE, block_bytes=16_384, rest_s=0.5) as served:
         yield served
 
 
@@ -313,7 +314,7 @@ def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
 ) -> None:
     """The transmitter is never on, or it is on while the floor is measured."""
     monkeypatch.setattr(serial_bench, "_SIGNAL_S", 0.8)
-    with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
+    with virtual_radio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
         radio.transmitting = transmitting
         bench = Bench(stage, radio)
         message = "no signal above the noise floor .* was it off while the noise floor was measured"
@@ -324,7 +325,7 @@ def test_a_signal_that_never_rises_above_the_noise_floor_ends_the_run(
 
 @pytest.mark.fault("transmitter-off-at-start")
 def test_the_transmitter_is_asked_for_and_waited_for(stage: VirtualGrbl) -> None:
-    with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
+    with virtual_radio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
         radio.transmitting = False
         bench = Bench(stage, radio)
         bench.on = lambda: setattr(radio, "transmitting", True)
@@ -340,7 +341,7 @@ def test_the_noise_floor_is_measured_again_on_request(tmp_path: Path, stage: Vir
         return 30 * NOISE if is_on[0] else 0.0
 
     switched: list[float] = []
-    with VirtualRadio(power, noise_power=NOISE, block_bytes=16_384) as radio:
+    with virtual_radio(power, noise_power=NOISE, block_bytes=16_384) as radio:
         wrong = ("--set", "probe.noise_floor=-37")
         controller = Controller(tmp_path, stage, radio.address, *wrong)
 
@@ -382,7 +383,7 @@ def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_
 ) -> None:
     """Muted for 2.5 s of the run, then asked for the noise floor while it transmits."""
     switched: list[float] = []
-    with VirtualRadio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
+    with virtual_radio(lambda _: 30 * NOISE, noise_power=NOISE, block_bytes=16_384) as radio:
         few = ("--set", "probe.no_signal_slots=4", "--set", "probe.noise_floor_s=0.3")
         controller = Controller(tmp_path, stage, radio.address, *few)
 

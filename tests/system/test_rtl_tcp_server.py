@@ -168,7 +168,7 @@ def test_rewards_and_noise_floor_through_the_real_server(library: Path) -> None:
     server = Server(library, FAKE_QUIET_S=3.0)
     try:
         client = Client(server.address, noise_floor="measure")
-        floor = client.probe.measure_noise_floor(1.0)
+        floor = client.probe.measure_noise_floor()
         assert floor.power == pytest.approx(NOISE / 127.5**2, rel=0.02)
         time.sleep(2.0)
         client.run_until_valid(8)

@@ -63,7 +63,7 @@ class Child:
 def noise_floor(child: Child) -> float:
     """Return the noise floor in dBFS; on a busy machine samples can be lost meanwhile."""
     for _ in range(10):
-        answer = child.ask("floor 1.0")
+        answer = child.ask("floor")
         print(answer)
         if "dbfs" in answer:
             return float(answer["dbfs"])

@@ -122,12 +122,12 @@ def test_every_motion_sent_to_a_grbl_board_was_on_the_rail(
     """Last in this file: checks everything that the driver has sent in it."""
     stage.move_to(2.0, soon())
     low = min(
-        stage.motion.coordinates.to_board(0.0),
-        stage.motion.coordinates.to_board(stage.description.travel_mm),
+        stage._position.coordinates.to_board(0.0),
+        stage._position.coordinates.to_board(stage.description.travel_mm),
     )
     high = max(
-        stage.motion.coordinates.to_board(0.0),
-        stage.motion.coordinates.to_board(stage.description.travel_mm),
+        stage._position.coordinates.to_board(0.0),
+        stage._position.coordinates.to_board(stage.description.travel_mm),
     )
     moves = [
         float(data.split(AXIS.encode())[1].split(b"F")[0])

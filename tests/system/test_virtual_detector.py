@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from macontrol.controller.recording.runfile import read_run
-from macontrol.sim.world.channel import Channel
+from support.channel_errors import channel_errors
 
 pytestmark = pytest.mark.any_user
 
@@ -59,17 +59,8 @@ def test_a_run_with_a_detector_measures_the_channel(folder: Path) -> None:
         finally:
             bench.communicate("quit\n", timeout=20)
     assert done.returncode == 0, done.stderr
-    run = read_run(run_file)
-    measured = np.isfinite(run.slots["reward"])
-    assert measured.sum() >= 20
-    channel, errors = Channel(run.header.config, SEED), []
-    for slot, position, reward in zip(
-        *(run.slots[name][measured].tolist() for name in ("slot", "position", "reward")),
-        strict=True,
-    ):
-        channel.advance(slot - channel.slot)
-        # No power can show a reward below 0.
-        errors.append(reward - max(channel.reward(position) + channel.noise, 0.0))
+    errors = channel_errors(read_run(run_file), SEED)
+    assert len(errors) >= 20
     # In another world, slot or noise the rewards would differ by tenths.
     assert abs(np.mean(errors)) < 0.02
     assert np.sqrt(np.mean(np.square(errors))) < 0.05

@@ -17,7 +17,7 @@ import pytest
 
 from macontrol.config.model.errors import DataError
 from macontrol.controller.recording.runfile import read_run
-from macontrol.sim.world.channel import Channel
+from support.channel_errors import channel_errors
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.any_user
@@ -84,17 +84,8 @@ def test_a_run_with_an_instrument_measures_the_channel(
     with virtual_bench(folder, f"probe.scpi.commands={commands}") as (_, words):
         done = macontrol(folder, *words, "--cold", "--slots", "40", "--run", str(run_file))
     assert done.returncode == 0, done.stderr
-    run = read_run(run_file)
-    measured = np.isfinite(run.slots["reward"])
-    assert measured.sum() >= 20
-    channel, errors = Channel(run.header.config, SEED), []
-    for slot, position, reward in zip(
-        *(run.slots[name][measured].tolist() for name in ("slot", "position", "reward")),
-        strict=True,
-    ):
-        channel.advance(slot - channel.slot)
-        # No power can show a reward below 0.
-        errors.append(reward - max(channel.reward(position) + channel.noise, 0.0))
+    errors = channel_errors(read_run(run_file), SEED)
+    assert len(errors) >= 20
     assert abs(np.mean(errors)) < rms / 2
     assert np.sqrt(np.mean(np.square(errors))) < rms
 

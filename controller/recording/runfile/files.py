@@ -13,7 +13,7 @@ from pathlib import Path
 from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import DataError, InputOutputError
 from macontrol.controller.recording.runfile.lock import NOT_THERE, FileLock, failed
-from macontrol.controller.recording.runfile.schema import APPLICATION_ID, beside
+from macontrol.controller.recording.runfile.schema import beside, is_run_start
 
 SUFFIX = ".sqlite"
 _LONGEST_STEM = 120  # a file name has at most 255 characters, and some are for the date
@@ -98,7 +98,7 @@ def _rename(path: Path, lock: FileLock) -> Path | None:
     if not start:
         path.unlink()
         return None
-    if start[:16] != b"SQLite format 3\0" or start[68:72] != APPLICATION_ID.to_bytes(4, "big"):
+    if not is_run_start(start):
         raise InputOutputError(
             f"{path}: the file exists and is not a run file", "choose another name"
         )

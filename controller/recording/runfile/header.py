@@ -57,6 +57,8 @@ class RunHeader:
     window: Sequence[Sample] = ()
     """The samples that a resumed run got from the earlier one, oldest first."""
     resumed_from: str | None = None
+    origins: dict[str, str] | None = None
+    """Where each value of the config was set, if not by default; None if that is unknown."""
     identity: dict[str, str] | None = None
     """The identity of the bench, in named parts; None in files of earlier versions."""
     version: str = __version__
@@ -84,6 +86,7 @@ class RunHeader:
         window: Sequence[Sample] = (),
         resumed_from: str | None = None,
         identity: Mapping[str, str] | None = None,
+        origins: Mapping[str, str] | None = None,
     ) -> RunHeader:
         """The header of a run of this process."""
         return cls(
@@ -100,6 +103,7 @@ class RunHeader:
             window=tuple(window),
             resumed_from=resumed_from,
             identity=None if identity is None else dict(identity),
+            origins=None if origins is None else dict(origins),
             host=socket.gethostname(),
             pid=os.getpid(),
             boot_id=this_boot(),

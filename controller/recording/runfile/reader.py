@@ -87,6 +87,8 @@ class OpenRun:
                 )
             except DAMAGE as error:
                 raise damaged(self.path, error) from error
+            if not isinstance(self.first_slot, int) or not isinstance(self.last_slot, int):
+                raise damaged(self.path, "its slots have no numbers")
             self._stack = stack.pop_all()
 
     def __enter__(self) -> OpenRun:

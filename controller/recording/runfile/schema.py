@@ -126,3 +126,13 @@ def completion_row(late: LateReward) -> tuple[object, ...]:
 def beside(path: Path, end: str) -> Path:
     """A file that SQLite keeps beside a database: "-wal", "-shm" or "-journal"."""
     return path.with_name(path.name + end)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The names of all files that belong to a run, the run file last; not all of them exist."""
+    return [*(beside(path, end) for end in ("-wal", "-shm", "-journal")), path]
+
+
+def is_run_start(start: bytes) -> bool:
+    """Whether a file that begins with these 100 bytes is a run file."""
+    return start[:16] == b"SQLite format 3\0" and start[68:72] == APPLICATION_ID.to_bytes(4, "big")

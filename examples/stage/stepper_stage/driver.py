@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
+from typing import Unpack
 
 from macontrol.config.model.errors import ConfigError, StageBusyError, StageError, StageLostError
 from macontrol.hal import Arrival, Clock, StageDescription
 from macontrol.hal.serial.latency import AnswerTimes, Parts, measure_until_stable
-from macontrol.hal.serial.line import Line, TrafficLog
 from macontrol.hal.serial.position import SILENCE_S
 from macontrol.hal.serial.rail import Axis, Coordinates, describe, homing_time_s, require_fit
-from macontrol.hal.serial.stage import SerialParts, SerialStage
+from macontrol.hal.serial.stage import SerialParts, SerialStage, StageOptions
 from stepper_stage.protocol import Reply
 from stepper_stage.session import POLL_S, StepperSession
 from stepper_stage.settings import StepperSettings
@@ -26,20 +25,13 @@ class StepperStage(SerialStage):
     """A stepper board and its rail."""
 
     def __init__(
-        self,
-        settings: StepperSettings,
-        clock: Clock,
-        *,
-        open_line: Callable[[], Line] | None = None,
-        log: TrafficLog | None = None,
-        confirm_homing: Callable[[], bool] | None = None,
+        self, settings: StepperSettings, clock: Clock, **options: Unpack[StageOptions]
     ) -> None:
-        parts = SerialParts(settings, clock, open_line, log, board="board")
+        parts = SerialParts(settings, clock, board="board", **options)
         session = StepperSession(parts)
         handshake = StepperHandshake(session)
         motion = StepperMotion(session, handshake)
-        homing = StepperHoming(session, handshake, motion)
-        super().__init__(parts, handshake, homing, motion, confirm_homing)
+        super().__init__(parts, handshake, StepperHoming(session, handshake), motion)
 
 
 class StepperHandshake:
@@ -145,18 +137,10 @@ class StepperMotion:
 
     def __init__(self, session: StepperSession, handshake: StepperHandshake) -> None:
         self._session, self._handshake = session, handshake
-        self._settings, self._clock = session.parts.settings, session.parts.clock
-        self._position = session.parts.position
-        self._coordinates: Coordinates | None = None
-
-    def begin_at_home(self) -> None:
-        """Start at rest at position 0 of the board."""
-        self._coordinates = Coordinates(self._settings, self._handshake.axis, 0.0, in_steps=True)
-        self._note(Reply(0, "ok", "idle", 0))
+        self._clock, self._position = session.parts.clock, session.parts.position
 
     def _note(self, reply: Reply) -> None:
-        coordinates = self._position.known(self._coordinates)
-        self._position.reported_mm = coordinates.to_rail(reply.position)
+        self._position.reported_mm = self._position.coordinates.to_rail(reply.position)
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
         position, before = self._position, self._require_status(deadline_s)
@@ -165,7 +149,7 @@ class StepperMotion:
         previous_mm = position.reported_mm
         self._note(before)
         position.require_unmoved(previous_mm)
-        target = round(position.known(self._coordinates).to_board(position_mm))
+        target = round(position.coordinates.to_board(position_mm))
         position.still_at_s = inf
         sent_s = self._clock.now()
         reply = self._session.ask(f"move {target} {self._handshake.top_speed}", deadline_s)
@@ -237,10 +221,8 @@ class StepperMotion:
 class StepperHoming:
     """Finds the switch; the board sets its position 0 there."""
 
-    def __init__(
-        self, session: StepperSession, handshake: StepperHandshake, motion: StepperMotion
-    ) -> None:
-        self._session, self._handshake, self._motion = session, handshake, motion
+    def __init__(self, session: StepperSession, handshake: StepperHandshake) -> None:
+        self._session, self._handshake = session, handshake
 
     @property
     def duration_s(self) -> float:
@@ -259,7 +241,8 @@ class StepperHoming:
                 f"homing failed: the board is {reply.state} at step {reply.position}",
                 "check the switch and its wires, and the direction of the motor",
             )
-        self._motion.begin_at_home()
+        parts, axis = session.parts, self._handshake.axis
+        parts.position.begin_at(Coordinates(parts.settings, axis, 0.0, in_steps=True), 0.0)
 
     def abort(self) -> None:
         self._session.ask("stop", self._session.parts.clock.now())

@@ -2,7 +2,7 @@
 
 One thread reads the port, gives every line the time of its arrival, and answers the requests whose
 interval has ended. The power of a slot is the mean of its readings in linear units (1 is 0 dBm).
-Only readings inside the interval count: a later or earlier one never stands in.
+Only readings inside the interval count, no later or earlier one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from macontrol.hal.clock import Clock
 from macontrol.hal.probe import CLIPPING, GAP, NOT_A_NUMBER, SETTLING, TOO_FEW_SAMPLES
 from macontrol.hal.probes.line.settings import LineSettings
 from macontrol.hal.probes.power_meter import (
-    CLOSED,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
-    Outcome,
-    PowerProbe,
-    Request,
+    MeterProbe,
     mean_level,
 )
+from macontrol.hal.probes.power_probe import CLOSED, Outcome, Request
 from macontrol.hal.serial.line import SerialLine
 
 _KEPT_S = 120.0
@@ -34,7 +32,7 @@ _POLL_INTERVAL_S = 0.01
 _FIX = "give --probe line:// and one of the ports that `macontrol devices` lists"
 
 
-class LineProbe(PowerProbe):
+class LineProbe(MeterProbe):
     """The Probe for a detector on a serial port: Openable, HasNoiseFloor, HasHealth."""
 
     _settings: LineSettings
@@ -78,7 +76,7 @@ class LineProbe(PowerProbe):
 
     def _read(self, line: SerialLine | None) -> None:
         """Read lines and answer requests; open the port again after a failure."""
-        pause_s, retry_s, heard_s = FIRST_PAUSE_S, 0.0, self._clock.now()
+        pause_s, retry_s, arrived_s = FIRST_PAUSE_S, 0.0, self._clock.now()
         pending: list[Request] = []
         while not self._stop.is_set():
             now = self._clock.now()
@@ -88,15 +86,15 @@ class LineProbe(PowerProbe):
             try:
                 if line is not None:
                     if (text := line.read_message(due_s)) is not None:
-                        heard_s = self._clock.now()
-                        self._readings.append((heard_s, _number(text)))
+                        arrived_s = self._clock.now()
+                        self._readings.append((arrived_s, _number(text)))
                         if self._fault and not self._stop.is_set():
                             self._fault, self._reopened = None, self._reopened + 1
                             pause_s = FIRST_PAUSE_S
-                    elif now - heard_s > self._settings.silence_s:
+                    elif now - arrived_s > self._settings.silence_s:
                         raise ProbeError(f"no line for {self._settings.silence_s:g} s")
                 elif now >= retry_s:
-                    line, heard_s = self._open_line(), now
+                    line, arrived_s = self._open_line(), now
                 else:
                     self._stop.wait(_POLL_INTERVAL_S)
             except (LineError, LineLostError, ProbeError) as error:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import field_validator
-
-from macontrol.config.model.address import split_address
+from macontrol.config.model.address import split_address, with_port
 from macontrol.config.sections.sdr import SdrSettings
-from macontrol.config.sections.section import Words
+from macontrol.config.sections.section import Address
 
 DEFAULT_PORT = 1234
 """Where rtl_tcp listens by default."""
@@ -19,17 +17,11 @@ class RtlTcpSettings(SdrSettings):
     """An RTL-SDR dongle behind an rtl_tcp server."""
 
     driver: Literal["rtl_tcp"] = "rtl_tcp"
-    address: Words = f"127.0.0.1:{DEFAULT_PORT}"
+    address: Address = f"127.0.0.1:{DEFAULT_PORT}"
     """HOST:PORT of the server"""
 
     # The tuner of nearly all RTL-SDRs (R820T).
     usual_range_hz: ClassVar[tuple[float, float]] = (24e6, 1766e6)
-
-    @field_validator("address")
-    @classmethod
-    def _is_an_address(cls, value: str) -> str:
-        split_address(value)
-        return value
 
 
 def server_port(settings: Any) -> int:
@@ -41,8 +33,4 @@ def parse_option(text: str) -> dict[str, str] | None:
     """The address in `rtl_tcp://HOST:PORT`; the port may be left out."""
     if not text.startswith(_SCHEME):
         return None
-    address = text.removeprefix(_SCHEME).rstrip("/")
-    if address and ":" not in address.rpartition("]")[2]:
-        address += f":{DEFAULT_PORT}"
-    split_address(address)
-    return {"address": address}
+    return {"address": with_port(text.removeprefix(_SCHEME).rstrip("/"), DEFAULT_PORT)}

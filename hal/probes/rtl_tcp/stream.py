@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.checks.rf_plan import refuse_beyond
 from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import ConfigError, ProbeError, reason_of
 from macontrol.hal.clock import Clock
 from macontrol.hal.probes.rtl_tcp.settings import RtlTcpSettings
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
-from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
 
 _HEADER = struct.Struct(">4sII")
 _COMMAND = struct.Struct(">BI")

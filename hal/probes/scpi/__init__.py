@@ -20,6 +20,6 @@ DESCRIPTION = ProbeDriver(
     server_port=DEFAULT_PORT,
     noun="instrument",
     emulator="macontrol.sim.bench.instrument:instrument_server",
-    search="macontrol.hal.probes.scpi.discovery:search",
-    status="macontrol.hal.probes.scpi.discovery:status",
+    search="macontrol.hal.probes.scpi.transport:search",
+    status="macontrol.hal.probes.scpi.transport:status",
 )

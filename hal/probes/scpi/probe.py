@@ -2,7 +2,7 @@
 
 One thread has the instrument. At the start of a slot's interval it triggers a sweep and waits for
 `*OPC?`. A sweep that is not complete at the end of the interval is stale at once. Its answer is
-read and thrown away before the next sweep, so that it never stands in for another slot.
+read and thrown away before the next sweep, so that it is never used for another slot.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from macontrol.config.model.errors import LateAnswerError, ProbeError
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import FLOOR_IS_MEASURED, NOT_A_NUMBER, SETTLING, STALE, TOO_FEW_SAMPLES
 from macontrol.hal.probes.power_meter import (
-    CLOSED,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
-    Outcome,
-    PowerProbe,
-    Request,
+    MeterProbe,
     mean_level,
 )
+from macontrol.hal.probes.power_probe import CLOSED, Outcome, Request
 from macontrol.hal.probes.scpi.commands import command_set, parsed
 from macontrol.hal.probes.scpi.session import Session
 from macontrol.hal.probes.scpi.settings import ScpiSettings
@@ -36,7 +34,7 @@ _TRIAL_SWEEPS = 2
 _LONGEST_SWEEP_S = 60.0
 
 
-class ScpiProbe(PowerProbe):
+class ScpiProbe(MeterProbe):
     """The Probe for a SCPI instrument: Openable, HasNoiseFloor, HasHealth, TakesTime."""
 
     _settings: ScpiSettings

@@ -1,4 +1,4 @@
-"""A dialogue with an instrument in which no answer is ever taken for another's.
+"""A dialogue with an instrument in which every answer is assigned to its own query.
 
 An answer that is late stays owed: it must arrive, and is thrown away, before the next query. The
 last query of a measurement asks for errors. Its answer has a form that no other answer has, so it

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from macontrol.config.model.address import split_address
+from macontrol.config.model.address import split_address, with_port
 from macontrol.config.sections.probe import ProbeSettings
-from macontrol.config.sections.section import Positive, Words
+from macontrol.config.sections.section import Address, Positive, Words
 
 DEFAULT_PORT = 5025
 """Where most instruments listen for SCPI."""
@@ -22,7 +22,7 @@ class ScpiSettings(ProbeSettings):
     """An instrument that measures a power, or a power ratio, by SCPI commands."""
 
     driver: Literal["scpi"] = "scpi"
-    address: Words = f"127.0.0.1:{DEFAULT_PORT}"
+    address: Address = f"127.0.0.1:{DEFAULT_PORT}"
     """HOST:PORT of the instrument"""
     resource: Words = ""
     """a VISA resource instead of the address, as in "GPIB0::20::INSTR"; this needs PyVISA"""
@@ -45,18 +45,12 @@ class ScpiSettings(ProbeSettings):
     least_sigma_db: Annotated[float, Field(gt=0, le=10)] = 0.1
     """the uncertainty of a level is at least this"""
 
-    @field_validator("address")
-    @classmethod
-    def _is_an_address(cls, value: str) -> str:
-        split_address(value)
-        return value
-
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> ScpiSettings:
         for command in (*self.setup, self.trigger, self.read):
             if not command.isascii():
                 raise ValueError(f"{command!r} has a character that SCPI does not have")
-        # An answer that nobody reads would be taken for the answer of the next query.
+        # An answer that is not read would be assigned to the next query.
         for command in (*self.setup, self.trigger):
             if "?" in command:
                 raise ValueError(f"{command!r} is a query; setup and trigger take commands only")
@@ -81,8 +75,5 @@ def parse_option(text: str) -> dict[str, str] | None:
         return {"resource": resource}
     if not text.startswith(_SCHEME):
         return None
-    address = text.removeprefix(_SCHEME).rstrip("/")
-    if address and ":" not in address.rpartition("]")[2]:
-        address += f":{DEFAULT_PORT}"
-    split_address(address)
+    address = with_port(text.removeprefix(_SCHEME).rstrip("/"), DEFAULT_PORT)
     return {"address": address, "resource": ""}

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import socket
 import threading
+import warnings
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import ProbeError, reason_of
 from macontrol.hal.clock import Clock
 from macontrol.hal.probes.scpi.settings import ScpiSettings
+from macontrol.hal.registry import Radios
 
 if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
@@ -216,3 +219,23 @@ class VisaTransport:
 def connect(settings: ScpiSettings, clock: Clock, stop: threading.Event) -> Transport:
     """Connect to the instrument of the settings; `stop` ends every wait."""
     return (VisaTransport if settings.resource else SocketTransport)(settings, clock, stop)
+
+
+def search() -> Radios:
+    """The resources that PyVISA lists; none of them is opened."""
+    manager = resource_manager(load_pyvisa())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pyvisa-py names packages that could find more
+            found = {f"visa://{name}": "" for name in manager.list_resources("?*::INSTR")}
+    finally:
+        with suppress(Exception):
+            manager.close()
+    return Radios("VISA resources", found, "none; an address on the network needs no search")
+
+
+def status() -> str:
+    """Whether PyVISA is installed."""
+    if find_spec("pyvisa") is None:
+        return 'PyVISA: not installed; USB and GPIB instruments need pip install "macontrol[visa]"'
+    return "PyVISA: installed; --scpi searches for USB and GPIB instruments"

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, nan, sqrt
+from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from macontrol.config.model.reward import DB_PER_NEPER
 from macontrol.config.model.units import to_db
+from macontrol.hal.probes.power_probe import Level
 from macontrol.hal.probes.sdr.samples import Samples
 
 FLOAT_RAIL = 0.99
@@ -24,22 +25,11 @@ _HANN_BINS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class PowerReading:
-    """The power in a window of samples."""
+class PowerReading(Level):
+    """The level in a window of samples: mean |z|² without the DC part."""
 
-    power: float
-    """Mean |z|² without the DC part; 1 is full scale."""
-    sigma_db: float
-    """Standard deviation of the power (dB)."""
-    samples: int
-    clipped_share: float
+    clipped_share: float = 0.0
     """The share of samples with I or Q on the rails."""
-    noise_sigma_db: float = inf
-    """The standard deviation of a window that contains only noise (dB)."""
-    strongest: float = nan
-    """In tone mode: the power in the strongest band of the same width."""
-    strongest_hz: float = nan
-    """In tone mode: the centre of a band with the strongest line, from the tuned frequency."""
 
     @property
     def dbfs(self) -> float:
@@ -75,7 +65,7 @@ def wideband(samples: Samples) -> PowerReading:
     count = len(samples)
     parts = min(SEGMENTS, count)
     if parts == 0:
-        return PowerReading(0.0, inf, 0, 0.0)
+        return PowerReading(0.0, inf, samples=0)
     length = count // parts
     z = to_complex(samples)[: parts * length].reshape(parts, length)
     squares = np.square(z.view(np.float32)).sum(axis=1) / length
@@ -95,7 +85,7 @@ def tone(
     wanted = 1 << max(3, int(np.ceil(np.log2(8 * sample_rate_hz / bandwidth_hz))))
     length = min(wanted, count)
     if length < 8:
-        return PowerReading(0.0, inf, count, clipped_share(samples))
+        return PowerReading(0.0, inf, samples=count, clipped_share=clipped_share(samples))
     parts = count // length
     hann = np.hanning(length + 1)[:-1].astype(np.float32)
     frequencies = np.fft.fftfreq(length, 1 / sample_rate_hz)
@@ -130,5 +120,10 @@ def _reading(
     if len(powers) >= 4 and power > 0:
         seen = float(powers.std(ddof=1)) / power / sqrt(len(powers))
         relative = max(relative, seen)
-    noise_sigma_db = DB_PER_NEPER / sqrt(independent)
-    return PowerReading(power, DB_PER_NEPER * relative, count, clipped, noise_sigma_db)
+    return PowerReading(
+        power,
+        DB_PER_NEPER * relative,
+        noise_sigma_db=DB_PER_NEPER / sqrt(independent),
+        samples=count,
+        clipped_share=clipped,
+    )

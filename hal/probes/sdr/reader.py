@@ -13,6 +13,7 @@ from macontrol.config.model.errors import ProbeError
 from macontrol.config.sections.sdr import LONGEST_WINDOW_S, SdrSettings
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import GAP
+from macontrol.hal.probes.power_probe import CLOSED, NOT_OPEN
 from macontrol.hal.probes.sdr.ring import IQRing
 
 # Pause between attempts to reopen a stream. It doubles, and starts again after a stream that worked
@@ -24,7 +25,6 @@ _WORKED_S = 5.0
 _OPENING_ENDS_S = 2.0
 _THREAD_ENDS_S = 5.0
 _POLL_INTERVAL_S = 0.01
-CLOSED = "the probe is closed"
 
 
 class IQStream(Protocol):
@@ -33,24 +33,19 @@ class IQStream(Protocol):
     @property
     def name(self) -> str:
         """Which radio this is."""
-        ...
 
     @property
     def dtype(self) -> npt.DTypeLike:
         """The type of I and Q: bytes or floats."""
-        ...
 
     def open(self, stop: threading.Event) -> None:
         """Connect and tune; raise ProbeError or ConfigError if that fails, or if `stop` is set."""
-        ...
 
     def read(self, ring: IQRing, stop: threading.Event) -> None:
         """Append samples to the ring until `stop` is set; raise ProbeError if they end."""
-        ...
 
     def close(self) -> None:
         """Release the radio; a radio that is not open stays closed."""
-        ...
 
 
 class StreamReader:
@@ -78,26 +73,19 @@ class StreamReader:
             on_settled=self._clear_fault,
         )
         self.stop = threading.Event()
-        self.fault: ProbeError | None = ProbeError("the probe is not open")
+        self.fault: ProbeError | None = NOT_OPEN
         """Why there are no samples at present; None if there are."""
         self.reopened = 0
         # Held while the radio is opened or closed outside the reader thread.
         self._opening = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def error(self, fault: ProbeError) -> ProbeError:
-        """Return an error that names the radio."""
-        return ProbeError(f"{self._stream.name}: {fault.detail}", fault.fix)
-
     def open(self) -> None:
         """Connect, tune and wait for samples; raise ProbeError or ConfigError."""
         with self._opening:
-            try:
-                self._stream.open(self.stop)
-                if self.stop.is_set():
-                    raise ProbeError(CLOSED)
-            except ProbeError as error:
-                raise self.error(error) from None
+            self._stream.open(self.stop)
+            if self.stop.is_set():
+                raise ProbeError(CLOSED.detail)
             self.fault = None
             self._thread = threading.Thread(target=self._read, name="probe-reader", daemon=True)
             self._thread.start()
@@ -108,9 +96,9 @@ class StreamReader:
         until_s = self._clock.now() + settings.settling_s + settings.silence_s + 1.0
         while not self.ring.is_settled:
             if self.stop.wait(_POLL_INTERVAL_S):
-                raise self.error(ProbeError(CLOSED))
+                raise ProbeError(CLOSED.detail)
             if self.fault or self._clock.now() > until_s:
-                raise self.error(self.fault or ProbeError(self.ring.why_unsettled))
+                raise self.fault or ProbeError(self.ring.why_unsettled)
 
     def close(self) -> None:
         """Stop reading and release the radio.
@@ -119,7 +107,7 @@ class StreamReader:
         still opening or reading the radio closes it itself.
         """
         self.stop.set()
-        self.fault = self.fault or ProbeError(CLOSED)
+        self.fault = self.fault or CLOSED
         if not self._opening.acquire(timeout=_OPENING_ENDS_S):
             return
         try:

@@ -85,16 +85,6 @@ class IQRing:
         self._settled: int | None = None
 
     @property
-    def count(self) -> int:
-        """Number of samples since the stream was last restarted."""
-        return self._store.count
-
-    @property
-    def capacity(self) -> int:
-        """The largest number of samples in memory."""
-        return self._store.capacity
-
-    @property
     def is_settled(self) -> bool:
         """Whether windows can become ready."""
         return self._settled is not None
@@ -206,12 +196,8 @@ class IQRing:
         self._rate.count_break(arrival_s)
 
     def _time_of(self, index: int) -> float:
-        return self._envelope.offset_s + index / self.sample_rate_hz - self._delay_s
-
-    def time_of(self, index: int) -> float:
         """Return when a sample was taken (s); NaN before the first arrival."""
-        with self._changed:
-            return self._time_of(index)
+        return self._envelope.offset_s + index / self.sample_rate_hz - self._delay_s
 
     def _has_arrived(self, moment_s: float) -> bool:
         """Whether a window that ends at this time is complete and can be read."""

@@ -8,10 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import isfinite, nan
-from typing import TypeAlias
 
 import numpy as np
 
@@ -26,23 +23,14 @@ from macontrol.hal.probe import (
     STALE,
     TOO_FEW_SAMPLES,
 )
+from macontrol.hal.probes.power_probe import Outcome, Request
 from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.sdr.samples import Samples
 
-Outcome: TypeAlias = PowerReading | str
-"""A reading, or the reason why there is none."""
-
 # The longest wait for samples before new and overdue requests are checked.
 _POLL_INTERVAL_S = 0.05
 _THREAD_ENDS_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    start_s: float
-    end_s: float
-    deliver: Callable[[Outcome], None]
 
 
 class WindowWorker:
@@ -55,7 +43,7 @@ class WindowWorker:
         self._ring = ring
         self._clock = clock
         self._stop = stop
-        self._incoming: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._incoming: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self.level = nan
         """The latest power; NaN before the first window."""
@@ -70,12 +58,12 @@ class WindowWorker:
         if self._thread is not None:
             self._thread.join(_THREAD_ENDS_S)
 
-    def submit(self, start_s: float, end_s: float, deliver: Callable[[Outcome], None]) -> None:
-        """Request the power in a window. The worker thread calls `deliver` exactly once."""
-        self._incoming.put(_Request(start_s, end_s, deliver))
+    def submit(self, request: Request) -> None:
+        """Request the power in a window, which the worker thread answers."""
+        self._incoming.put(request)
 
     def _work(self) -> None:
-        pending: deque[_Request] = deque()
+        pending: deque[Request] = deque()
         while not self._stop.is_set():
             if pending:
                 self._ring.wait(min(request.end_s for request in pending), _POLL_INTERVAL_S)
@@ -89,15 +77,15 @@ class WindowWorker:
             for _ in range(len(pending)):
                 request = pending.popleft()
                 try:
-                    outcome = self._measure(request)
-                except Exception as error:  # every request gets an answer; the thread goes on
+                    outcome: Outcome | None = self._measure(request)
+                except Exception as error:  # every request gets an answer; the thread continues
                     outcome = f"{type(error).__name__}: {error}"
                 if outcome is None:
                     pending.append(request)
                 else:
-                    request.deliver(outcome)
+                    request.answer(outcome)
 
-    def _measure(self, request: _Request) -> Outcome | None:
+    def _measure(self, request: Request) -> PowerReading | str | None:
         """Return the reading or the reason why there is none; None while it is pending."""
         settings = self._settings
         wanted = (request.end_s - request.start_s) * settings.sample_rate_hz

@@ -11,6 +11,6 @@ DESCRIPTION = ProbeDriver(
     option="soapy:ARGS as in soapy:driver=rtlsdr",
     parse=parse_option,
     remedy="unplug the radio and plug it in again; try SoapySDRUtil --probe",
-    search="macontrol.hal.probes.soapy.discovery:search",
-    status="macontrol.hal.probes.soapy.discovery:status",
+    search="macontrol.hal.probes.soapy.stream:search",
+    status="macontrol.hal.probes.soapy.stream:status",
 )

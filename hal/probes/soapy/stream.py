@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from macontrol.config.checks.rf_plan import refuse_beyond
 from macontrol.config.model.errors import ConfigError, ProbeError
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import OVERFLOW
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
-from macontrol.hal.probes.sdr.tuner_range import refuse_beyond
 from macontrol.hal.probes.soapy.settings import SoapySettings
+from macontrol.hal.registry import Radios
 
 _CHANNEL = 0
 _READ_TIMEOUT_US = 100_000
@@ -68,6 +69,22 @@ def find_radios(soapy: Any) -> dict[str, str]:
         option = "soapy:" + ",".join(f"{key}={item[key]}" for key in keys)
         found[option] = item.get("label", "")
     return found
+
+
+def search() -> Radios:
+    """The radios that SoapySDR finds; some of its modules open a free one for that."""
+    soapy = load_soapy()
+    modules = ", ".join(installed_modules(soapy)) or "none"
+    return Radios("radios that SoapySDR finds", find_radios(soapy), f"none; its modules: {modules}")
+
+
+def status() -> str:
+    """Whether SoapySDR is installed, and for which radios."""
+    try:
+        modules = ", ".join(installed_modules(load_soapy())) or "no radio"
+    except ProbeError:
+        return "SoapySDR: not installed for this Python (Debian: python3-soapysdr)"
+    return f"SoapySDR: installed, with modules for {modules}; --soapy searches for radios"
 
 
 def users_of_usb(proc: Path = Path("/proc")) -> list[str]:

@@ -6,11 +6,10 @@ each of those makes the position unknown, and the stage is homed before it moves
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Unpack
 
 from macontrol.hal.clock import Clock
-from macontrol.hal.serial.line import Line, TrafficLog
-from macontrol.hal.serial.stage import SerialParts, SerialStage
+from macontrol.hal.serial.stage import SerialParts, SerialStage, StageOptions
 from macontrol.hal.stages.grbl.handshake import GrblHandshake
 from macontrol.hal.stages.grbl.homing import GrblHoming
 from macontrol.hal.stages.grbl.motion import GrblMotion
@@ -22,17 +21,11 @@ class GrblStage(SerialStage):
     """A linear stage on one axis of a GRBL board. Its parts are public for tests and tools."""
 
     def __init__(
-        self,
-        settings: GrblSettings,
-        clock: Clock,
-        *,
-        open_line: Callable[[], Line] | None = None,
-        log: TrafficLog | None = None,
-        confirm_homing: Callable[[], bool] | None = None,
+        self, settings: GrblSettings, clock: Clock, **options: Unpack[StageOptions]
     ) -> None:
-        parts = SerialParts(settings, clock, open_line, log, board="board")
+        parts = SerialParts(settings, clock, board="board", **options)
         self.session = GrblSession(parts)
         self.handshake = GrblHandshake(self.session)
         self.motion = GrblMotion(self.session, self.handshake)
         homing = GrblHoming(self.session, self.handshake, self.motion)
-        super().__init__(parts, self.handshake, homing, self.motion, confirm_homing)
+        super().__init__(parts, self.handshake, homing, self.motion)

@@ -38,7 +38,6 @@ class GrblMotion:
         self._session, self._handshake = session, handshake
         self._clock, self._position = session.parts.clock, session.parts.position
         self._axis_name = session.parts.settings.axis
-        self._coordinates: Coordinates | None = None
         self._target_mm = nan
         self._range_mm = (nan, nan)
         """Where it must be, by what was sent since it was last seen at rest."""
@@ -48,12 +47,8 @@ class GrblMotion:
 
     def begin_at(self, coordinates: Coordinates, machine_mm: float) -> None:
         """Start at rest after a homing."""
-        self._coordinates = coordinates
-        self._rest_at(coordinates.to_rail(machine_mm))
-
-    @property
-    def coordinates(self) -> Coordinates:
-        return self._position.known(self._coordinates)
+        self._position.begin_at(coordinates, machine_mm)
+        self._rest_at(self._position.reported_mm)
 
     # -- Moving -------------------------------------------------------------------------------
 
@@ -68,7 +63,7 @@ class GrblMotion:
         self._range_mm = (min(start, target), max(start, target))
         self._target_mm, self._idle_since_s, self._rest_seen_at_s = target, None, -inf
         position.still_at_s = inf
-        machine_mm = self.coordinates.to_board(target)
+        machine_mm = position.coordinates.to_board(target)
         lines = move_lines(self._axis_name, machine_mm, stage.speed_mm_per_s)
         session.send(lines, deadline_s, answers=2)
         refusal: Failure | None = None
@@ -174,7 +169,7 @@ class GrblMotion:
             raise StageError(f"the stage is paused: the board reports {status.state}")
 
     def _to_rail(self, status: Status) -> float:
-        return self.coordinates.to_rail(self._handshake.machine_mm(status))
+        return self._position.coordinates.to_rail(self._handshake.machine_mm(status))
 
     def _is_near_target(self, position_mm: float) -> bool:
         return self._position.description.is_near(position_mm, self._target_mm)

@@ -7,11 +7,10 @@ again. The driver stores nothing in the device, except the request to send check
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Unpack
 
 from macontrol.hal.clock import Clock
-from macontrol.hal.serial.line import Line, TrafficLog
-from macontrol.hal.serial.stage import SerialParts, SerialStage
+from macontrol.hal.serial.stage import SerialParts, SerialStage, StageOptions
 from macontrol.hal.stages.zaber.handshake import ZaberHandshake
 from macontrol.hal.stages.zaber.homing import ZaberHoming
 from macontrol.hal.stages.zaber.motion import ZaberMotion
@@ -23,17 +22,11 @@ class ZaberStage(SerialStage):
     """A linear stage on one axis of a Zaber device. Its parts are public for tests and tools."""
 
     def __init__(
-        self,
-        settings: ZaberSettings,
-        clock: Clock,
-        *,
-        open_line: Callable[[], Line] | None = None,
-        log: TrafficLog | None = None,
-        confirm_homing: Callable[[], bool] | None = None,
+        self, settings: ZaberSettings, clock: Clock, **options: Unpack[StageOptions]
     ) -> None:
-        parts = SerialParts(settings, clock, open_line, log, board="device")
+        parts = SerialParts(settings, clock, board="device", **options)
         self.session = ZaberSession(parts)
         self.handshake = ZaberHandshake(self.session)
         self.motion = ZaberMotion(self.session, self.handshake)
-        homing = ZaberHoming(self.session, self.handshake, self.motion)
-        super().__init__(parts, self.handshake, homing, self.motion, confirm_homing)
+        homing = ZaberHoming(self.session, self.handshake)
+        super().__init__(parts, self.handshake, homing, self.motion)

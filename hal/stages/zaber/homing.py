@@ -7,7 +7,6 @@ from macontrol.hal.serial.position import SILENCE_S
 from macontrol.hal.serial.rail import Coordinates
 from macontrol.hal.stages.zaber.device import NEAR
 from macontrol.hal.stages.zaber.handshake import ZaberHandshake
-from macontrol.hal.stages.zaber.motion import ZaberMotion
 from macontrol.hal.stages.zaber.protocol import INTERRUPTED, explain, is_fault, voids_position
 from macontrol.hal.stages.zaber.session import LONGEST_POLL_S, AxisStatus, ZaberSession
 
@@ -15,13 +14,10 @@ from macontrol.hal.stages.zaber.session import LONGEST_POLL_S, AxisStatus, Zaber
 class ZaberHoming:
     """Finds the home sensor and sets the origin of the coordinates."""
 
-    def __init__(
-        self, session: ZaberSession, handshake: ZaberHandshake, motion: ZaberMotion
-    ) -> None:
+    def __init__(self, session: ZaberSession, handshake: ZaberHandshake) -> None:
         parts, self._session = session.parts, session
         self._settings, self._clock, self._position = parts.settings, parts.clock, parts.position
         self._handshake = handshake
-        self._motion = motion
         self._previous: int | None = None
         """The position after the previous homing; kept while the stage is lost."""
 
@@ -46,7 +42,7 @@ class ZaberHoming:
             coordinates = Coordinates(self._settings, axis, home, in_steps=True)
             self._check_limits(home, coordinates)
         self._previous = home
-        self._motion.begin_at(coordinates, home)
+        self._position.begin_at(coordinates, home)
 
     def abort(self) -> None:
         self._session.post("stop")

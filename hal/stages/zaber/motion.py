@@ -11,7 +11,6 @@ from math import inf
 
 from macontrol.config.model.errors import StageBusyError, StageError, StageLostError
 from macontrol.hal.serial.position import SILENCE_S
-from macontrol.hal.serial.rail import Coordinates
 from macontrol.hal.stage import Arrival
 from macontrol.hal.stages.zaber.handshake import STOP_S, ZaberHandshake
 from macontrol.hal.stages.zaber.protocol import INTERRUPTED, MANUAL, explain
@@ -32,16 +31,6 @@ class ZaberMotion:
     def __init__(self, session: ZaberSession, handshake: ZaberHandshake) -> None:
         self._session, self._handshake = session, handshake
         self._clock, self._position = session.parts.clock, session.parts.position
-        self._coordinates: Coordinates | None = None
-
-    def begin_at(self, coordinates: Coordinates, home: int) -> None:
-        """Start at rest after a homing."""
-        self._coordinates = coordinates
-        self._position.reported_mm = coordinates.to_rail(home)
-
-    @property
-    def coordinates(self) -> Coordinates:
-        return self._position.known(self._coordinates)
 
     def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
         position, axis = self._position, self._handshake.axis
@@ -51,9 +40,9 @@ class ZaberMotion:
                 raise StageError(f"the stage is paused: {explain(MANUAL)}")
             raise StageBusyError("the stage is still busy with an earlier move")
         previous = position.reported_mm
-        position.reported_mm = self.coordinates.to_rail(before.position)
+        position.reported_mm = position.coordinates.to_rail(before.position)
         position.require_unmoved(previous)
-        target = round(self.coordinates.to_board(position_mm))
+        target = round(position.coordinates.to_board(position_mm))
         speed = "" if axis.move_speed is None else f" {axis.move_speed}"
         position.still_at_s = inf
         sent = self._clock.now()
@@ -77,13 +66,13 @@ class ZaberMotion:
             status = session.ask_status(session.soon(deadline_s))
             if status is not None:
                 answered = self._clock.now()
-                position.reported_mm = self.coordinates.to_rail(status.position)
+                position.reported_mm = position.coordinates.to_rail(status.position)
                 if not status.busy:
                     break
             elif self._clock.now() - answered >= SILENCE_S:
                 position.note_silence(answered)
         position.begin_settling()
-        self._require_at(self.coordinates.to_rail(target), status)
+        self._require_at(position.coordinates.to_rail(target), status)
         return position.await_settled(deadline_s)
 
     def _require_at(self, target_mm: float, status: AxisStatus) -> None:
@@ -98,7 +87,7 @@ class ZaberMotion:
         position = self._position
         status = self._require_status(deadline_s)
         position.require_homed()
-        position.reported_mm = self.coordinates.to_rail(status.position)
+        position.reported_mm = position.coordinates.to_rail(status.position)
         now = self._clock.now()
         if status.busy:
             position.still_at_s = inf
@@ -130,7 +119,7 @@ class ZaberMotion:
         except StageError:
             position.lose("the device could not be stopped")
         if position.is_homed:
-            position.reported_mm = self.coordinates.to_rail(status.position)
+            position.reported_mm = position.coordinates.to_rail(status.position)
         if position.still_at_s == inf:
             position.begin_settling()
 

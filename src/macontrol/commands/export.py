@@ -1,10 +1,12 @@
 """Export a run file: as a table, as arrays, or as the reward map that `macontrol replay` takes.
 
-  csv   one row per slot (with --events: one row per event), to a file or to standard output
-  npz   one array per column, the events as arrays event_…, the header as JSON in `header`
-  map   the rewards everywhere on the rail in every slot. Only a run on the simulated bench has
-        one: its world is computed again from config and seed. Any other run has the reward only
-        where the antenna was.
+  csv     one row per slot (with --events: one row per event), to a file or to standard output
+  npz     one array per column, the events as arrays event_…, the header as JSON in `header`
+  netcdf  one variable per column with unit and meaning, for xarray, MATLAB and others; what is
+          missing is NaN or the variable's _FillValue, and `reward_available` is 0 or 1
+  map     the rewards everywhere on the rail in every slot. Only a run on the simulated bench has
+          one: its world is computed again from config and seed. Any other run has the reward only
+          where the antenna was.
 
 Positions are in wavelengths, times in seconds; start_s is on the run's own clock, unix_s in UTC.
 `macontrol runs --schema` describes the columns. A run can be exported before it ends.
@@ -39,7 +41,7 @@ SIMULATED_BACKEND = "sim"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="the run file")
-    parser.add_argument("--format", choices=("csv", "npz", "map"), required=True)
+    parser.add_argument("--format", choices=("csv", "npz", "netcdf", "map"), required=True)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="the file to write (csv: default is to print)"
     )
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     form, out = arguments.format, arguments.out
     if arguments.events and form != "csv":
-        raise UsageError("--events needs --format csv", "npz always contains the events")
+        raise UsageError("--events needs --format csv", "the other formats contain the events")
     if arguments.slots and form != "map":
         raise UsageError("--slots needs --format map")
     if out is None and form != "csv":
@@ -69,6 +71,11 @@ def main(arguments: argparse.Namespace) -> int:
         elif form == "npz":
             with atomic_file(out) as archive:
                 write_arrays(archive, run)
+        elif form == "netcdf":
+            from macontrol.commands.export_netcdf import write_netcdf
+
+            with atomic_file(out) as dataset:
+                write_netcdf(dataset, run)
         else:
             config = run.header.config
             world = reward_map(run, config, arguments.slots)

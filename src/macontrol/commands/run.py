@@ -9,7 +9,7 @@ from macontrol.commands.shared_arguments import (
     BY_BACKEND,
     add_bench_arguments,
     add_config_arguments,
-    bench_config_from,
+    bench_loaded_from,
     positive_int,
     positive_number,
     seed_number,
@@ -93,7 +93,8 @@ def main(arguments: argparse.Namespace) -> int:
     serial = arguments.backend == "serial"
     _refuse_conflicts(arguments, serial=serial)
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = bench_config_from(arguments, *seed)
+    loaded = bench_loaded_from(arguments, *seed)
+    config = loaded.config
     name = arguments.name or (config.stage.port_path if serial else "sim")
     if arguments.regret and arguments.slots is None and arguments.duration is None:
         raise UsageError("--regret needs a run that ends", "give --slots or --duration")
@@ -111,6 +112,7 @@ def main(arguments: argparse.Namespace) -> int:
         regret=arguments.regret,
         faults=arguments.faults,
         log=arguments.log,
+        origins=loaded.origins,
     )
     from macontrol.daemon import Daemon  # only here: `--help` and `--version` do without
 

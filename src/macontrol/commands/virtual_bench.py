@@ -1,7 +1,7 @@
 """Emulate a bench: a stage on a pseudo-terminal and a radio on loopback.
 
-With --probe line, a detector on another pseudo-terminal takes the place of the radio; with --probe
-scpi, an instrument on loopback.
+With --probe, the probe of another driver takes the place of the radio: a detector on another
+pseudo-terminal, or an instrument on loopback.
 
 Both belong to one simulated world: the radio receives the channel at the true position of the
 emulated carriage, with the noise of `--backend sim` with the same seed. `macontrol --backend
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--probe",
         type=named(PROBES),
         metavar="NAME",
-        help="the probe: rtl_tcp, line, scpi (default: the config's)",
+        help=f"the probe: {', '.join(_emulated_probes())} (default: the config's)",
     )
     parser.add_argument("--probe-link", type=Path, metavar="PATH", help="a name for its port")
     radio = PROBES[load_config().probe.driver]
@@ -97,6 +97,8 @@ def main(arguments: argparse.Namespace) -> int:
     is_chosen = choose_lab_preset(arguments)
     chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
     chosen["probe.driver"] = arguments.probe
+    if is_chosen:  # a stage without a preset of its own may name one that is not about it
+        chosen["stage.driver"] = arguments.stage
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))
     if arguments.stage and STAGES[arguments.stage] is not STAGES[config.stage.driver]:
         raise UsageError(
@@ -154,12 +156,16 @@ def main(arguments: argparse.Namespace) -> int:
 def _refuse_other_options(arguments: argparse.Namespace, driver: ProbeDriver) -> None:
     """Refuse a probe without an emulator, and what has no effect on the one that is emulated."""
     if arguments.probe not in (None, driver.name) and PROBES[arguments.probe] is not driver:
-        names = " or ".join(each.name for each in PROBES.working() if each.emulator)
-        raise UsageError(f"--probe {arguments.probe}: has no emulator", f"give {names}")
+        fix = f"give {' or '.join(_emulated_probes())}"
+        raise UsageError(f"--probe {arguments.probe}: has no emulator", fix)
     if arguments.radio is not None and not driver.server_port:
         raise UsageError("--radio: the probe is not a server", "give --probe-link, or remove it")
     if arguments.probe_link is not None and driver.server_port:
         raise UsageError("--probe-link: the probe has no port", "give --radio, or remove it")
+
+
+def _emulated_probes() -> list[str]:
+    return [driver.name for driver in PROBES.working() if driver.emulator]
 
 
 def _reserve(option: str, link: Path | None, closing: ExitStack) -> None:

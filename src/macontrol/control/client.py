@@ -63,6 +63,11 @@ class Client:
         result: dict[str, Any] = message["result"]
         return result
 
+    def received(self) -> list[tuple[str, dict[str, Any]]]:
+        """The notifications that arrived before the latest answer, each once."""
+        taken, self._notifications = self._notifications, []
+        return [(message["method"], message["params"]) for message in taken]
+
     def notifications(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the daemon sends after `subscribe`, until it ends: method and parameters."""
         self._socket.settimeout(None)

@@ -52,7 +52,7 @@ class StageExamination:
             report.passed("in use", "no")
             detail = error.detail
             if diagnostics.board:
-                detail = f"{diagnostics.board} was heard, but stopped answering: {detail}"
+                detail = f"{diagnostics.board} answered, and then stopped answering: {detail}"
             report.failed("board", detail, error.fix or "check its power and the port")
             report.skipped("the board does not answer", *_SUBJECTS[1:])
             return

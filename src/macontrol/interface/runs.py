@@ -21,6 +21,8 @@ from macontrol.controller.recording.runfile.schema import EVENT_COLUMNS, SLOT_CO
 if TYPE_CHECKING:
     import xarray
 
+# Nanoseconds in 64 bits end in the year 2262.
+_LATEST_S = 9.2e9
 _COLUMNS = {column.name: column for column in SLOT_COLUMNS}
 _EVENT_TYPES: dict[str, Any] = {"count": np.int64, "number": np.float64, "word": np.str_}
 
@@ -115,23 +117,28 @@ class Run:
 def open_run(path: Path | str) -> Run:
     """Read a run file, of a finished or of a running run. Nothing is written."""
     with OpenRun(path) as run:
-        header, found = run.header, run.columns()
-        truths = [column.name for column in SLOT_COLUMNS if column.kind == "truth"]
-        missing = [[value is None for value in row] for row in run.rows(truths)]
-        masks = np.array(missing, np.bool_).reshape(-1, len(truths)).T
-        for name, mask in zip(truths, masks, strict=True):
-            found[name] = np.ma.MaskedArray(found[name], mask=mask)
-        return Run(
-            config=header.config,
-            policy=header.policy,
-            seed=header.seed,
-            backend=header.backend,
-            version=header.version,
-            started=datetime.fromtimestamp(header.started_wall_s, UTC),
-            slots=found,
-            events=_event_arrays(run.events()),
-            time=_utc(header.wall_s(0.0) + found["start_s"]),
-        )
+        return run_from(run)
+
+
+def run_from(run: OpenRun) -> Run:
+    """Return the arrays of an opened run file."""
+    header, found = run.header, run.columns()
+    truths = [column.name for column in SLOT_COLUMNS if column.kind == "truth"]
+    missing = [[value is None for value in row] for row in run.rows(truths)]
+    masks = np.array(missing, np.bool_).reshape(-1, len(truths)).T
+    for name, mask in zip(truths, masks, strict=True):
+        found[name] = np.ma.MaskedArray(found[name], mask=mask)
+    return Run(
+        config=header.config,
+        policy=header.policy,
+        seed=header.seed,
+        backend=header.backend,
+        version=header.version,
+        started=datetime.fromtimestamp(header.started_wall_s, UTC),
+        slots=found,
+        events=_event_arrays(run.events()),
+        time=_utc(header.wall_s(0.0) + found["start_s"]),
+    )
 
 
 def _event_arrays(events: list[Event]) -> dict[str, NDArray[Any]]:
@@ -144,9 +151,9 @@ def _event_arrays(events: list[Event]) -> dict[str, NDArray[Any]]:
 
 
 def _utc(unix_s: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Seconds since 1970 as times; NaN becomes NaT."""
+    """Seconds since 1970 as times; NaN, and what is far from any run, become NaT."""
     moments = np.full(len(unix_s), np.datetime64("NaT", "ns"))
-    known = np.isfinite(unix_s)
+    known = np.abs(unix_s) < _LATEST_S
     moments[known] = (unix_s[known] * 1e9).astype("datetime64[ns]")
     return moments
 

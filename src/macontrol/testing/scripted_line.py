@@ -6,15 +6,14 @@ Time is virtual, so a dialogue of minutes takes milliseconds, and every run is t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, Unpack
 
 from macontrol.config.model.errors import LineError, LineLostError
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.hal.clock import Clock
-from macontrol.hal.serial.line import Line, TrafficLog
-from macontrol.hal.serial.stage import SerialStage
+from macontrol.hal.serial.stage import SerialStage, StageOptions
 
 UNPLUGGED = b"(unplugged)"
 """An answer that stands for a cable that is disconnected."""
@@ -91,15 +90,7 @@ _Stage = TypeVar("_Stage", bound=SerialStage, covariant=True)
 class Driver(Protocol[_Stage]):
     """The constructor of a serial stage."""
 
-    def __call__(
-        self,
-        settings: Any,
-        clock: Clock,
-        *,
-        open_line: Callable[[], Line] | None = ...,
-        log: TrafficLog | None = ...,
-        confirm_homing: Callable[[], bool] | None = ...,
-    ) -> _Stage: ...
+    def __call__(self, settings: Any, clock: Clock, **options: Unpack[StageOptions]) -> _Stage: ...
 
 
 class StageDesk(Generic[_Stage]):

@@ -10,6 +10,7 @@ import pytest
 
 from support import hostile_files
 from support.hostile_commands import Outcome, assert_refused, attack
+from support.sample_run import write_run
 
 FAST_RUN = ("--backend", "sim", "--fast", "--slots", "1")
 # Each command that reads a config, as it would run if the config were good.
@@ -28,7 +29,15 @@ READERS = {
     "export events": ("export", "RUN", "--format", "csv", "--events"),
     "export npz": ("export", "RUN", "--format", "npz", "--out", "unwritten.npz"),
     "export map": ("export", "RUN", "--format", "map", "--out", "unwritten.npz"),
+    "export netcdf": ("export", "RUN", "--format", "netcdf", "--out", "unwritten.nc"),
+    "report": ("report", "RUN", "--out", "unwritten.html"),
+    "compare": ("compare", "RUN", "good.sqlite", "--out", "unwritten.html"),
 }
+# The run files among the bad ones: they are listed with what is wrong, and can be pruned.
+DAMAGED = (
+    *("marked but empty", "no header", "of the future", "of a future without a version"),
+    *("tables are views", "cut file", "page of noise"),
+)
 RESUMED = ("--backend", "sim", "--slots", "1", "--resume", "--run")
 SEEDED = {
     "run": FAST_RUN,
@@ -86,6 +95,7 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
 
 def _cases(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     hostile_files.good_map(folder / "good.npz")
+    write_run(folder / "good.sqlite", range(1, 9))
     odd = hostile_files.odd_files(folder)
     for name, path in {**odd, **hostile_files.bad_configs(folder)}.items():
         for command, words in CONFIGURED.items():
@@ -95,11 +105,15 @@ def _cases(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name, path in {**odd, **hostile_files.bad_run_files(folder)}.items():
         for command, words in READERS.items():
             yield f"run: {command}: {name}", (words[0], str(path), *words[2:])
-    resumed = folder / "resumed"  # a run writes there
+    resumed, listed = folder / "resumed", folder / "listed"  # a run writes to the first one
     resumed.mkdir()
+    listed.mkdir()
     files = hostile_files.odd_files(resumed) | hostile_files.bad_run_files(resumed)
     for name, path in files.items():
         yield f"resume: run: {name}", (*RESUMED, str(path))
+    for name, path in (odd | hostile_files.bad_run_files(listed)).items():
+        yield f"listed: {name}", ("runs", str(path))
+        yield f"pruned: {name}", ("runs", str(path), "--prune", "--keep-mb", "1e-9")
     for name, path in odd.items():
         words = (*CONFIGURED["virtual-bench"], "--faults", str(path))
         yield f"faults: virtual-bench: {name}", words
@@ -136,6 +150,17 @@ def test_a_run_does_not_continue_a_file_that_is_not_a_run(outcomes: dict[str, Ou
     """It starts cold beside a damaged run file, and changes no other file."""
     for outcome in _chosen(outcomes, "resume: ").values():
         assert_refused(outcome, (0, 74))
+
+
+@pytest.mark.fault("input-not-a-file")
+def test_the_list_of_runs_shows_what_is_damaged_and_refuses_what_is_not_a_run(
+    outcomes: dict[str, Outcome],
+) -> None:
+    for kind in ("listed: ", "pruned: "):
+        for name, outcome in _chosen(outcomes, kind).items():
+            damaged = name.removeprefix(kind) in DAMAGED
+            of_runs = damaged or name.endswith("empty-folder")
+            assert_refused(outcome, (0, 64) if of_runs else (65, 66))
 
 
 def test_nothing_was_written(folder: Path, outcomes: dict[str, Outcome]) -> None:

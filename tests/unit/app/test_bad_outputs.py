@@ -28,6 +28,9 @@ OUTPUTS = {
     "export csv": ("export", "run.sqlite", "--format", "csv", "--out"),
     "export npz": ("export", "run.sqlite", "--format", "npz", "--out"),
     "export map": ("export", "run.sqlite", "--format", "map", "--out"),
+    "export netcdf": ("export", "run.sqlite", "--format", "netcdf", "--out"),
+    "report": ("report", "run.sqlite", "--out"),
+    "compare": ("compare", "run.sqlite", "run.sqlite", "--out"),
     "survey --out": ("survey", "--backend", "sim", "--out"),
     "survey --plot": ("survey", "--backend", "sim", "--out", "survey.npz", "--plot"),
     "simulate-map": ("simulate-map", "--seed", "1", "--slots", "5", "--out"),
@@ -47,7 +50,10 @@ OUTPUTS = {
 # All end like a plot, so that they can be named by any option.
 REFUSED = ("pipe.png", "zero.png", "socket.png", "full.png/a.png", "circle.png", "x" * 300 + ".png")
 FOLDERS = ("reproduce", "bench end-to-end")
-STREAMED = ("export csv", "export npz", "survey --out", "survey --plot", "replay --csv")
+STREAMED = (
+    *("export csv", "export npz", "export netcdf", "report", "compare"),
+    *("survey --out", "survey --plot", "replay --csv"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +94,15 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
     outputs = {
         *("run --run", "run --traffic", "check --traffic", "survey --traffic"),
         *("survey --out", "survey --plot", "export --out", "simulate-map --out"),
+        *("report --out", "compare --out"),
         *("replay --csv", "replay --json", "replay --plot", "reproduce --out", "bench --keep"),
         *("virtual-bench --link", "virtual-bench --notify", "virtual-bench --probe-link"),
     }
     configs = {"run", "check", "config", "survey", "simulate-map", "replay", "bench"}
     configs.add("virtual-bench")
     inputs = {f"{command} --config" for command in configs}
-    assert found == outputs | inputs | {"export run", "replay map", "virtual-bench --faults"}
+    runs = {"export run", "report run", "compare runs", "runs places"}
+    assert found == outputs | inputs | runs | {"replay map", "virtual-bench --faults"}
 
 
 def _path_options(parser: argparse.ArgumentParser) -> Iterator[str]:

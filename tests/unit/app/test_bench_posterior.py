@@ -13,7 +13,6 @@ import pytest
 
 from macontrol.cli import main
 from macontrol.commands.bench import posterior
-from macontrol.commands.bench.blas import use_one_thread
 from macontrol.commands.bench.decisions import (
     Player,
     PosteriorType,
@@ -28,6 +27,7 @@ from macontrol.commands.bench.peers import ScipyPosterior
 from macontrol.commands.bench.posterior import GRIDS, WINDOWS, Effort, Outcome, measure
 from macontrol.config import Config
 from macontrol.config.model.suggestion import pip_install
+from macontrol.controller.host.blas import loaded_blas
 from macontrol.controller.policies.direct import DirectPosterior
 
 TINY = Effort(map_slots=64, rounds=1, block=4, scipy=2, sklearn=1, growth_rounds=1)
@@ -140,9 +140,9 @@ def test_a_soak_detects_growing_memory(
 def test_every_blas_uses_one_thread() -> None:
     """Even if the user has set another number."""
     script = (
-        "from macontrol.commands.bench.blas import use_one_thread\n"
+        "from macontrol.controller.host.blas import loaded_blas\n"
         "import scipy.linalg\n"
-        "print([blas.threads for blas in use_one_thread()])"
+        "print([blas.threads for blas in loaded_blas(use_one_thread=True)])"
     )
     threads = subprocess.run(
         [sys.executable, "-c", script],
@@ -152,7 +152,7 @@ def test_every_blas_uses_one_thread() -> None:
         check=True,
     ).stdout
     assert set(json.loads(threads)) == {1}
-    assert {blas.threads for blas in use_one_thread()} == {1}
+    assert {blas.threads for blas in loaded_blas(use_one_thread=True)} == {1}
 
 
 class TestOutcome:

@@ -190,7 +190,7 @@ class TestDidYouMean:
 
     def test_a_missing_argument_gives_one_line_of_usage(self, run: Run) -> None:
         assert run("export", "x").err.splitlines() == [
-            "usage: macontrol export --format {csv,npz,map} [options] RUN   "
+            "usage: macontrol export --format {csv,npz,netcdf,map} [options] RUN   "
             "('macontrol export --help' lists them)",
             "macontrol export: error: the following arguments are required: --format",
         ]

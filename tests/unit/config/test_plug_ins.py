@@ -55,6 +55,38 @@ class Clash(Still):
 NAMED = PolicyDescription("fixed", "another", Still)
 """
 
+DRIVERS = """
+from dataclasses import replace
+from typing import Literal
+from macontrol.config.sections.probe import ProbeSettings
+from macontrol.config.sections.stage import StageSettings
+from macontrol.hal.registry import ProbeDriver, StageDriver
+
+class LabStage(StageSettings):
+    driver: Literal["lab-stage"] = "lab-stage"
+    gain: float = 2.0
+    "how much"
+
+class LabProbe(ProbeSettings):
+    driver: Literal["lab-probe"] = "lab-probe"
+    gain: float = 2.0
+    "how much"
+
+class Half:
+    def __init__(self, *arguments, **options): ...
+
+class Raises:
+    def __init__(self, *arguments, **options):
+        raise KeyError("no idea")
+
+STAGE = StageDriver("lab-stage", "l", LabStage, "lab_drivers:Half", "lab_drivers:Half", "paper")
+PROBE = ProbeDriver("lab-probe", "l", LabProbe, "lab_drivers:Half", "x", lambda text: None, "r")
+STAGE_RAISES = replace(STAGE, stage="lab_drivers:Raises")
+PROBE_RAISES = replace(PROBE, probe="lab_drivers:Raises")
+STAGE_EMULATOR = replace(STAGE, emulator="no_such_module:X")
+PROBE_EMULATOR = replace(PROBE, emulator="lab_drivers:Raises")
+"""
+
 
 def distribution(site: Path, name: str, entries: str, version: str = "1.0") -> None:
     facts = site / f"{name}-{version}.dist-info"
@@ -67,6 +99,7 @@ def distribution(site: Path, name: str, entries: str, version: str = "1.0") -> N
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = tmp_path_factory.mktemp("site")
     (site / "lab_policy.py").write_text(POLICY)
+    (site / "lab_drivers.py").write_text(DRIVERS)
     (site / "exits.py").write_text("raise SystemExit(3)\n")
     distribution(
         site,
@@ -136,6 +169,17 @@ class TestReference:
             load_config(assignments=["algorithm.policy=lab_policy:Still", *words])
         assert refusal.value.detail.startswith(path)
 
+    @pytest.mark.parametrize("section", ["stage", "probe"])
+    def test_a_driver_has_its_settings_also_in_files(self, section: str, tmp_path: Path) -> None:
+        name, file = f"lab_drivers:{section.upper()}", tmp_path / "lab.toml"
+        file.write_text(f'[{section}]\ndriver = "{name}"\n[{section}.lab-{section}]\ngain = 3.5\n')
+        config = load_config(file)
+        table = config.model_dump()[section]
+        assert table["driver"] == name
+        assert table[f"lab-{section}"] == {"gain": 3.5}
+        assert stored_config(json.dumps(config.model_dump())) == config
+        assert pickle.loads(pickle.dumps(config)) == config
+
     @pytest.mark.parametrize(
         "name", ["lab_policy:None_", "no_such:X", "exits:X", "lab_policy:NAMED", "lab_policy:Clash"]
     )
@@ -194,6 +238,44 @@ def test_a_broken_one_is_one_message_where_it_is_named(
 ) -> None:
     words = ["config", "show", "--set", setting]
     output, error = macontrol(site, *words, path=site, cwd=tmp_path, code=78)
+    assert output == ""
+    assert len(error.splitlines()) == 1
+    assert part in error
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("--stage lab_drivers:STAGE", "without answer_times"),
+        ("--stage lab_drivers:STAGE_RAISES", "KeyError"),
+        ("--stage no_such_module:X", "no_such_module"),
+        ("--stage lab_drivers:PROBE", "not StageDriver"),
+        ("--probe lab_drivers:PROBE", "without close, collect, request"),
+        ("--probe lab_drivers:PROBE_RAISES", "KeyError"),
+        ("--probe no_such_module:X", "no_such_module"),
+        ("--probe lab_drivers:STAGE", "not ProbeDriver"),
+    ],
+)
+def test_a_driver_that_cannot_be_used_is_one_message(site: Path, words: str, part: str) -> None:
+    options = ["--backend", "serial", "--preset", "lab-2g4-grbl", "--port", "/dev/null", "--yes"]
+    output, error = macontrol(site, *options, *words.split(), code=78)
+    assert output == ""
+    assert len(error.splitlines()) == 1
+    assert part in error
+
+
+@pytest.mark.parametrize(
+    ("words", "part", "code"),
+    [
+        ("--stage lab_drivers:STAGE", "no emulator", 64),
+        ("--stage lab_drivers:STAGE_EMULATOR", "no_such_module", 78),
+        ("--probe lab_drivers:PROBE_EMULATOR", "KeyError", 78),
+    ],
+)
+def test_an_emulator_that_cannot_be_used_is_one_message(
+    site: Path, words: str, part: str, code: int
+) -> None:
+    output, error = macontrol(site, "virtual-bench", *words.split(), code=code)
     assert output == ""
     assert len(error.splitlines()) == 1
     assert part in error

@@ -19,7 +19,6 @@ from macontrol.config.model.reward import (
     reward_of,
     rewards_of,
     snr_of,
-    transmission_share,
 )
 
 SHARES = st.floats(0.05, 1.0)
@@ -40,7 +39,7 @@ def test_the_reward_is_that_of_the_paper(share: float, snr: float) -> None:
 
 
 def test_the_largest_reward_of_table_1(paper: Config) -> None:
-    share = transmission_share(0.001, 0.005)
+    share = paper.physical.transmission_share
     assert share == pytest.approx(0.8)
     assert reward_of(share, 10.0 * 3) == pytest.approx(3.963, abs=5e-4)
     assert paper.g_max == reward_of(share, 10.0 * 3)

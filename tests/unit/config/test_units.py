@@ -11,10 +11,9 @@ from macontrol.config.model.units import (
     amplitude_from_db,
     from_db,
     to_db,
-    to_mm,
-    to_wavelengths,
     wavelength_mm,
 )
+from macontrol.config.sections.physical import Physical
 
 
 @pytest.mark.parametrize(
@@ -23,8 +22,9 @@ from macontrol.config.model.units import (
 )
 def test_the_wavelength_of_a_carrier(frequency_hz: float, expected_mm: float) -> None:
     assert wavelength_mm(frequency_hz) == pytest.approx(expected_mm, rel=1e-11)
-    assert to_mm(2.5, frequency_hz) == pytest.approx(2.5 * expected_mm, rel=1e-11)
-    assert to_wavelengths(expected_mm / 4, frequency_hz) == pytest.approx(0.25, rel=1e-11)
+    physical = Physical(carrier_frequency_hz=frequency_hz)
+    assert physical.to_mm(2.5) == pytest.approx(2.5 * expected_mm, rel=1e-11)
+    assert physical.to_wavelengths(expected_mm / 4) == pytest.approx(0.25, rel=1e-11)
 
 
 @pytest.mark.parametrize(("ratio", "decibels"), [(1.0, 0.0), (10.0, 10.0), (2.0, 3.0102999566)])

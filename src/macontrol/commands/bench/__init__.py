@@ -6,7 +6,7 @@ import argparse
 from typing import Protocol
 
 from macontrol.command_parser import HelpFormatter
-from macontrol.commands.bench import end_to_end, jitter, posterior
+from macontrol.commands.bench import clients, end_to_end, jitter, posterior
 
 
 class Subject(Protocol):
@@ -21,6 +21,7 @@ class Subject(Protocol):
 SUBJECTS: dict[str, Subject] = {
     "posterior": posterior,
     "jitter": jitter,
+    "clients": clients,
     "end-to-end": end_to_end,
 }
 

@@ -1,15 +1,32 @@
-"""Bars: statements that a benchmark checks, and the table that shows them."""
+"""Bars: statements that a benchmark checks, and how a benchmark shows its results."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
+from macontrol.standard_streams import is_terminal
+
 MISSED_EXIT_CODE = 1
 
 _VERDICTS = {True: "[green]holds[/]", False: "[bold red]MISSED[/]", None: "[dim]not measured[/]"}
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """--json and --strict."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a measured bar is missed"
+    )
+
+
+def wide_console() -> Console:
+    """Standard output; a log or a pipe has no width, and tables need one."""
+    return Console(width=None if is_terminal(sys.stdout) else 120)
 
 
 @dataclass(frozen=True)

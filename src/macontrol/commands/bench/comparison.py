@@ -13,22 +13,19 @@ runs on the same world, with the same late rewards and an error as large as the 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import subprocess
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from macontrol.commands.bench.children import Children, failed, pipe
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import InputOutputError, MacontrolError, reason_of
@@ -44,7 +41,6 @@ TWINS = 8
 _MACONTROL = tuple(python_module("macontrol"))
 # The longest time for homing, noise floor and survey. A bench ends by itself after it.
 _BEFORE_SLOT_1_S = 600.0
-_END_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -79,60 +75,6 @@ class Comparison:
     def difference(self) -> float:
         """The mean reward of the serial backend relative to the simulated one's, minus 1."""
         return self.serial / self.sim - 1.0
-
-
-class Children:
-    """Child processes that are always ended; usable from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._processes: list[subprocess.Popen[str]] = []
-        self._stopped = False
-
-    @contextmanager
-    def start(self, command: Sequence[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
-        """A process without input that ends with the `with`."""
-        with self._lock:
-            if self._stopped:
-                raise MacontrolError("interrupted")
-            process = subprocess.Popen(
-                command,
-                env={**_environment(), **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            self._processes.append(process)
-        try:
-            yield process
-        finally:
-            _end([process])
-            _pipe(process).close()
-            with self._lock:
-                self._processes.remove(process)
-
-    def stop(self) -> None:
-        """End all processes, and start no more."""
-        with self._lock:
-            self._stopped = True
-            left = list(self._processes)
-        _end(left[::-1])  # a daemon before its bench
-
-
-def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Terminate processes, and kill those that do not end in time."""
-    try:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 @dataclass(frozen=True)
@@ -235,10 +177,10 @@ def _drive(
     bench_command = [*_MACONTROL, "virtual-bench", "--link", str(port), "--notify", str(notify)]
     bench_command += ["--radio", "127.0.0.1:0", "--duration", f"{longest_s:.0f}", *options]
     with children.start([*bench_command, "--seed", str(seed)]) as bench:
-        first = _pipe(bench).readline() + _pipe(bench).readline()
+        first = pipe(bench).readline() + pipe(bench).readline()
         _, found, radio = first.partition("--probe ")
         if not found:
-            raise _failed("the virtual bench", first + _pipe(bench).read())
+            raise failed("the virtual bench", first + pipe(bench).read())
         command = ["--backend", "serial", "--yes", "--cold", "--port", str(port), *options]
         command += ["--probe", shlex.split(radio)[0], "--run", str(file)]
         command += ["--seed", str(seed), "--slots", str(slots)]
@@ -249,8 +191,8 @@ def _drive(
         except MacontrolError:
             if (code := bench.poll()) is None:
                 raise
-            output = _pipe(bench).read()
-            raise _failed(f"the virtual bench of seed {seed} (exit code {code})", output) from None
+            output = pipe(bench).read()
+            raise failed(f"the virtual bench of seed {seed} (exit code {code})", output) from None
 
 
 def _play(
@@ -269,7 +211,7 @@ def _play(
     summary: dict[str, Any] | None = None
     other = ""
     with children.start([*_MACONTROL, *command, "--log", "json"], **environment) as process:
-        for line in _pipe(process):
+        for line in pipe(process):
             try:
                 event = json.loads(line)
             except ValueError:
@@ -281,7 +223,7 @@ def _play(
                 on_slot(event["slot"])
         code = process.wait()
     if code != 0 or summary is None:
-        raise _failed(f"the controller (exit code {code})", other)
+        raise failed(f"the controller (exit code {code})", other)
     return _Played(read_run(file), summary)
 
 
@@ -334,21 +276,3 @@ def _twins(config: Config, seed: int, run: Mapping[str, Any], error: float) -> F
         twin = play(config, replace(world, noise=noise), seed=seed, late=late)
         means.append(twin.observed.mean())
     return np.array(means)
-
-
-def _environment() -> dict[str, str]:
-    """Our environment without the variables of our service manager."""
-    kept = dict(os.environ)
-    for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
-        kept.pop(name, None)
-    return kept
-
-
-def _pipe(process: subprocess.Popen[str]) -> IO[str]:
-    assert process.stdout is not None
-    return process.stdout
-
-
-def _failed(who: str, output: str) -> MacontrolError:
-    tail = "\n".join(output.strip().splitlines()[-5:])
-    return MacontrolError(f"{who} failed:\n{tail}")

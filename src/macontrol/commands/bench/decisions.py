@@ -16,6 +16,7 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import sqrt
 from time import perf_counter_ns, thread_time_ns
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -139,20 +140,30 @@ class Player:
             yield Turn(slot, position, reward, target, decision, took)
 
 
+def made_for(config: Config, world: World, make: PosteriorType) -> Posterior:
+    """A posterior of another kind with the kernel and the sizes of a config."""
+    return make(
+        kernel_from_config(config.kernel),
+        config.grid,
+        sigma_f2=world.survey.sigma_f2(config),
+        ridge=config.algorithm.ridge,
+        window=config.algorithm.window,
+    )
+
+
+def differences(one: Posterior, other: Posterior, sigma_f2: float) -> tuple[float, float]:
+    """The largest differences of mean and variance, in units of sigma_f and sigma_f^2."""
+    mean = float(np.abs(one.mean - other.mean).max())
+    return mean / sqrt(sigma_f2), float(np.abs(one.variance - other.variance).max()) / sigma_f2
+
+
 class _Peer:
     """The policy with the posterior of a peer, which repeats the decisions of a player."""
 
     def __init__(self, config: Config, world: World, make: PosteriorType) -> None:
         self._policy = _make_policy(config, world)
-        sigma_f2, algorithm = world.survey.sigma_f2(config), config.algorithm
-        self._sigma_f2 = sigma_f2
-        self._posterior = self._policy.posterior = make(
-            kernel_from_config(config.kernel),
-            config.grid,
-            sigma_f2=sigma_f2,
-            ridge=algorithm.ridge,
-            window=algorithm.window,
-        )
+        self._sigma_f2 = world.survey.sigma_f2(config)
+        self._posterior = self._policy.posterior = made_for(config, world, make)
         samples = zip(world.survey.position.tolist(), world.survey.reward.tolist(), strict=True)
         for slot, sample in enumerate(samples, start=1 - len(world.survey.position)):
             self._posterior.observe(slot, *sample)
@@ -175,10 +186,7 @@ class _Peer:
 
     def compare(self, ours: Posterior) -> None:
         """Compare the posteriors, which have the same samples now."""
-        now = [
-            np.abs(self._posterior.mean - ours.mean).max() / np.sqrt(self._sigma_f2),
-            np.abs(self._posterior.variance - ours.variance).max() / self._sigma_f2,
-        ]
+        now = differences(self._posterior, ours, self._sigma_f2)
         np.maximum(self._differences, now, out=self._differences)
 
     def result(self) -> PeerResult:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from macontrol.commands.bench.bars import Bar, exit_code, show_bars
+from macontrol.commands.bench.bars import Bar, exit_code, show_bars, wide_console
 from macontrol.commands.bench.comparison import Comparison, compare
 from macontrol.commands.shared_arguments import (
     add_config_arguments,
@@ -40,7 +39,6 @@ from macontrol.commands.shared_arguments import (
     seed_number,
 )
 from macontrol.config.model.errors import UsageError
-from macontrol.standard_streams import is_terminal
 
 SUMMARY = "the serial backend on the virtual bench, compared with the simulated one"
 
@@ -75,7 +73,8 @@ def main(arguments: argparse.Namespace) -> int:
     config = config_from(arguments)
     # With JSON on standard output, progress goes to standard error.
     progress = Console(stderr=arguments.json)
-    with _signals_interrupt(), _meter(progress, seeds, arguments.slots) as meter:
+    meter = _Meter(progress, seeds, arguments.slots)
+    with _signals_interrupt(), meter.bars:
         found = compare(
             config,
             config_words(arguments),
@@ -91,7 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         title = f"{config.algorithm.policy}, {arguments.preset or arguments.config}, "
         title += f"T_s = {config.physical.slot_duration_s * 1e3:g} ms"
-        _show(Console(width=None if is_terminal(sys.stdout) else 120), title, found, bars)
+        _show(wide_console(), title, found, bars)
     return exit_code(bars)
 
 
@@ -190,17 +189,8 @@ class _Meter:
     def at(self, seed: int, slot: int) -> None:
         self._slots[seed] = slot
         self.bars.update(self._ids[seed], completed=slot)
-        if not self._console.is_terminal and self._is_due():
+        is_due = time.monotonic() - self._reported_s > _REPORT_INTERVAL_S
+        if not self._console.is_terminal and is_due:
             self._reported_s = time.monotonic()
             done = sum(self._slots.values())
             self._console.print(f"{done}/{self._wanted} slots", highlight=False)
-
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._reported_s > _REPORT_INTERVAL_S
-
-
-@contextmanager
-def _meter(console: Console, seeds: list[int], slots: int) -> Iterator[_Meter]:
-    meter = _Meter(console, seeds, slots)
-    with meter.bars:
-        yield meter

@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from macontrol.commands.bench.bars import Bar, exit_code, show_bars
+from macontrol.commands.bench.bars import (
+    Bar,
+    add_output_arguments,
+    exit_code,
+    show_bars,
+    wide_console,
+)
+from macontrol.commands.bench.children import Children, failed
 from macontrol.commands.shared_arguments import positive_number
 from macontrol.config.model.errors import HardwareError, MacontrolError
 from macontrol.controller.host.realtime import PRIORITY
@@ -36,7 +42,6 @@ from macontrol.controller.recording.records import EventKind
 from macontrol.controller.recording.runfile import Run, read_run
 from macontrol.controller.runtime.loop import STALL
 from macontrol.helper_process import python_module
-from macontrol.standard_streams import is_terminal
 
 SUMMARY = "how late the daemon wakes up, compared with cyclictest"
 
@@ -121,7 +126,7 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
     fifo = fifo_is_permitted()
     with tempfile.TemporaryDirectory(prefix="macontrol-jitter-") as name:
         folder = Path(name)
-        with _daemon(folder, seconds, slot_s) as daemon:
+        with running_daemon(folder, seconds, slot_s) as daemon:
             begin = time.monotonic()
             usage = _run_cyclictest(
                 cyclictest, folder / "cyclictest.json", seconds, slot_s, fifo, daemon.pid
@@ -130,14 +135,14 @@ def measure_jitter(seconds: float, slot_s: float) -> Jitter:
             daemon.send_signal(signal.SIGTERM)
             output, _ = daemon.communicate(timeout=_END_TIMEOUT_S)
         if daemon.returncode != 0:
-            raise _daemon_failed(daemon.returncode, output)
+            raise failed(f"the daemon (exit code {daemon.returncode})", output)
         run = read_run(folder / "run")
         peer = json.loads((folder / "cyclictest.json").read_text(encoding="utf-8"))
     return _evaluate(run, peer, usage, begin, end, fifo)
 
 
 @contextmanager
-def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.Popen[str]]:
+def running_daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.Popen[str]]:
     """The daemon, after it has reported READY."""
     command = [*python_module("macontrol"), "--backend", "sim", "--cold", "--log", "text"]
     command += ["--name", f"jitter-{os.getpid()}", "--run", str(folder / "run")]
@@ -150,21 +155,9 @@ def _daemon(folder: Path, seconds: float, slot_s: float) -> Iterator[subprocess.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
         manager.settimeout(_POLL_INTERVAL_S)
-        environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify")}
-        environment.pop("WATCHDOG_USEC", None)
-        with subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as daemon:
-            try:
-                _await_ready(manager, daemon)
-                yield daemon
-            finally:
-                daemon.kill()
+        with Children().start(command, NOTIFY_SOCKET=str(folder / "notify")) as daemon:
+            _await_ready(manager, daemon)
+            yield daemon
 
 
 def _await_ready(manager: socket.socket, daemon: subprocess.Popen[str]) -> None:
@@ -177,24 +170,13 @@ def _await_ready(manager: socket.socket, daemon: subprocess.Popen[str]) -> None:
             continue
     daemon.kill()
     output, _ = daemon.communicate()
-    raise _daemon_failed(daemon.returncode, output)
-
-
-def _daemon_failed(code: int, output: str) -> MacontrolError:
-    tail = "\n".join(output.strip().splitlines()[-5:])
-    return MacontrolError(f"the daemon failed (exit code {code}):\n{tail}")
-
-
-@dataclass(frozen=True)
-class _Usage:
-    resident_bytes: int
-    cpu_share: float
+    raise failed(f"the daemon (exit code {daemon.returncode})", output)
 
 
 def _run_cyclictest(
     program: str, report: Path, seconds: float, slot_s: float, fifo: bool, daemon: int
-) -> _Usage:
-    """Run cyclictest to its end, and measure what the daemon uses."""
+) -> tuple[int, float]:
+    """Run cyclictest to its end; return the resident set and the CPU share of the daemon."""
     command = [program, "--quiet", "--mlockall", "--threads=1", f"--json={report}"]
     command += [f"--interval={slot_s * 1e6:.0f}", f"--duration={max(round(seconds), 1)}"]
     command += [f"--histogram={_LONGEST_US}"]
@@ -205,14 +187,14 @@ def _run_cyclictest(
     ) as process:
         resident = 0
         while process.poll() is None:
-            resident = max(resident, _resident_bytes(daemon))
+            resident = max(resident, resident_bytes_of(daemon))
             time.sleep(_POLL_INTERVAL_S)
         assert process.stderr is not None
         output = process.stderr.read()
     if process.returncode != 0 or not report.exists():
         raise HardwareError(f"cyclictest failed: {output.strip() or process.returncode}")
     share = (_cpu_seconds(daemon) - cpu_begin) / (time.monotonic() - begin)
-    return _Usage(max(resident, _resident_bytes(daemon)), share)
+    return max(resident, resident_bytes_of(daemon)), share
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -223,7 +205,7 @@ def _cpu_seconds(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes_of(pid: int) -> int:
     # Not rusage: its maximum includes the memory of the parent before the exec.
     try:
         for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
@@ -235,7 +217,12 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _evaluate(
-    run: Run, peer: Mapping[str, Any], usage: _Usage, begin: float, end: float, fifo: bool
+    run: Run,
+    peer: Mapping[str, Any],
+    usage: tuple[int, float],
+    begin: float,
+    end: float,
+    fifo: bool,
 ) -> Jitter:
     slot_s = run.header.config.physical.slot_duration_s
     start = run.slots["start_s"]
@@ -256,16 +243,16 @@ def _evaluate(
         slot_s=slot_s,
         seconds=end - begin,
         fifo=fifo,
-        ours=_latencies(np.concatenate([run.slots["wake_s"][inside], stalls]) * 1e6),
+        ours=latencies_of(np.concatenate([run.slots["wake_s"][inside], stalls]) * 1e6),
         cyclictest=_of_histogram(histogram, float(thread["max"]), int(thread["cycles"])),
-        decide=_latencies(run.slots["decide_s"][inside] * 1e6),
+        decide=latencies_of(run.slots["decide_s"][inside] * 1e6),
         missed=int(slots[-1] - slots[0] + 1 - len(slots)),
-        resident_bytes=usage.resident_bytes,
-        cpu_share=usage.cpu_share,
+        resident_bytes=usage[0],
+        cpu_share=usage[1],
     )
 
 
-def _latencies(times_us: NDArray[np.float64]) -> Latencies:
+def latencies_of(times_us: NDArray[np.float64]) -> Latencies:
     p50, p99, p99_9 = np.percentile(times_us, QUANTILES, method="higher").tolist()
     return Latencies(len(times_us), p50, p99, p99_9, float(times_us.max()))
 
@@ -292,10 +279,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slot-ms", type=positive_number, default=5.0, metavar="T", help="T_s (default: 5)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a measured bar is missed"
-    )
+    add_output_arguments(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -304,7 +288,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(as_json(jitter, bars), indent=2, allow_nan=False))
     else:
-        _show(Console(width=None if is_terminal(sys.stdout) else 110), jitter, bars)
+        _show(wide_console(), jitter, bars)
     return exit_code(bars, strict=arguments.strict)
 
 
@@ -362,10 +346,10 @@ def _show(console: Console, jitter: Jitter, bars: list[Bar]) -> None:
     table.add_column("")
     for name in ("wake-ups", "p50", "p99", "p99.9", "largest"):
         table.add_column(name, justify="right")
-    table.add_row("macontrol", *_cells(jitter.ours))
-    table.add_row("cyclictest", *_cells(jitter.cyclictest))
+    table.add_row("macontrol", *cells_of(jitter.ours))
+    table.add_row("cyclictest", *cells_of(jitter.cyclictest))
     table.add_row("ratio", "", *(f"{ratio:.2f}" for ratio in jitter.ratios()), "")
-    table.add_row("decide phase", *_cells(jitter.decide))
+    table.add_row("decide phase", *cells_of(jitter.decide))
     console.print(table)
     console.print(f"{jitter.missed} slots missed.", highlight=False)
     if not jitter.fifo:
@@ -373,6 +357,6 @@ def _show(console: Console, jitter: Jitter, bars: list[Bar]) -> None:
     show_bars(console, bars)
 
 
-def _cells(times: Latencies) -> list[str]:
+def cells_of(times: Latencies) -> list[str]:
     values = (times.p50, times.p99, times.p99_9, times.largest)
     return [str(times.count), *(f"{value:,.1f}" for value in values)]

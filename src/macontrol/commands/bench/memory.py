@@ -18,10 +18,15 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.commands.bench.decisions import Player, World, no_garbage_collection
+from macontrol.commands.bench.decisions import (
+    Player,
+    World,
+    differences,
+    made_for,
+    no_garbage_collection,
+)
 from macontrol.config import Config
 from macontrol.controller.policies.direct import DirectPosterior
-from macontrol.controller.policies.kernel import kernel_from_config
 
 READINGS = 100
 _STATM = Path("/proc/self/statm")
@@ -68,7 +73,10 @@ def soak(
             resident[reading], blocks[reading] = _resident_bytes(), sys.getallocatedblocks()
             advance()
     seconds = perf_counter() - begin
-    mean_error, variance_error = _errors(config, world, player, last)
+    direct = made_for(config, world, DirectPosterior)
+    for sample in last:
+        direct.observe(*sample)
+    errors = differences(player.policy.posterior, direct, world.survey.sigma_f2(config))
     start, end = _ends(resident)
     blocks_start, blocks_end = _ends(blocks)
     return Soak(
@@ -79,8 +87,8 @@ def soak(
         resident_peak=int(resident.max()),
         blocks_growth=blocks_end - blocks_start,
         refactorings=getattr(player.policy.posterior, "refactorings", 0),
-        mean_error=mean_error,
-        variance_error=variance_error,
+        mean_error=errors[0],
+        variance_error=errors[1],
     )
 
 
@@ -91,23 +99,3 @@ def _resident_bytes() -> int:
 def _ends(readings: NDArray[np.int64]) -> tuple[int, int]:
     tenth = len(readings) // 10
     return int(np.median(readings[:tenth])), int(np.median(readings[-tenth:]))
-
-
-def _errors(
-    config: Config, world: World, player: Player, last: deque[tuple[int, float, float]]
-) -> tuple[float, float]:
-    sigma_f2 = world.survey.sigma_f2(config)
-    direct = DirectPosterior(
-        kernel_from_config(config.kernel),
-        config.grid,
-        sigma_f2=sigma_f2,
-        ridge=config.algorithm.ridge,
-        window=config.algorithm.window,
-    )
-    for sample in last:
-        direct.observe(*sample)
-    ours = player.policy.posterior
-    return (
-        float(np.abs(ours.mean - direct.mean).max() / np.sqrt(sigma_f2)),
-        float(np.abs(ours.variance - direct.variance).max() / sigma_f2),
-    )

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,8 +23,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from macontrol.commands.bench.bars import Bar, exit_code, show_bars
-from macontrol.commands.bench.blas import Blas, use_one_thread
+from macontrol.commands.bench.bars import (
+    Bar,
+    add_output_arguments,
+    exit_code,
+    show_bars,
+    wide_console,
+)
 from macontrol.commands.bench.decisions import (
     PeerResult,
     PosteriorType,
@@ -39,15 +43,14 @@ from macontrol.commands.bench.peers import ScipyPosterior
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config, load_config
 from macontrol.config.model.suggestion import pip_install
+from macontrol.controller.host.blas import Blas, loaded_blas
 from macontrol.controller.policies.direct import DirectPosterior
-from macontrol.standard_streams import is_terminal
 
 SUMMARY = "the time of one decision, compared with SciPy and scikit-learn"
 
 WINDOWS = (100, 300, 1000, 3000)
 GRIDS = (601, 1201, 3001, 6001)
 SEED = 1
-LOG_WIDTH = 120
 
 OURS = "macontrol"
 SCIPY = "SciPy from scratch, kernel from a table"
@@ -144,27 +147,22 @@ class Outcome:
             "window": self.config.algorithm.window,
             "grid": self.config.grid_size,
             "macontrol": asdict(self.ours),
-            "peers": {
-                key: {
-                    **asdict(self.peers[name].times),
-                    "slower": self.slower(name),
-                    "other_decisions": self.peers[name].other_decisions,
-                    "mean_difference": self.peers[name].mean_difference,
-                    "variance_difference": self.peers[name].variance_difference,
-                }
-                if name in self.peers
-                else None
-                for name, key in KEYS.items()
-            },
+            "peers": {key: self._peer_as_json(name) for name, key in KEYS.items()},
             "by_window": growing(self.by_window, self.config.algorithm.window),
             "by_grid": growing(self.by_grid, self.config.grid_size),
             "memory": None if self.memory is None else asdict(self.memory),
             "verdicts": [asdict(bar) for bar in self.bars()],
         }
 
+    def _peer_as_json(self, name: str) -> dict[str, Any] | None:
+        if name not in self.peers:
+            return None
+        peer = asdict(self.peers[name])
+        return {**peer.pop("times"), "slower": self.slower(name), **peer}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_output_arguments(parser)
     parser.add_argument(
         "--quick", action="store_true", help="measure for a few seconds; percentiles mean little"
     )
@@ -174,9 +172,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="also run N more slots and measure memory, as in --slots 1000000",
     )
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a measured bar is missed"
-    )
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -185,8 +180,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(outcome.as_json(), indent=2, allow_nan=False))
     else:
-        # A log or a pipe has no width, and the tables need one.
-        _show(Console(width=None if is_terminal(sys.stdout) else LOG_WIDTH), outcome)
+        _show(wide_console(), outcome)
     return exit_code(outcome.bars(), strict=arguments.strict)
 
 
@@ -204,7 +198,7 @@ def measure(effort: Effort, *, soak_slots: int | None, part: Part) -> Outcome:
     sklearn_posterior = _sklearn_posterior()
     if sklearn_posterior is not None:
         peers[SKLEARN] = (sklearn_posterior, effort.sklearn)
-    blas = use_one_thread()
+    blas = loaded_blas(use_one_thread=True)
     machine = _machine()
     world = World(config, seed=SEED, slots=effort.map_slots)
     ours, results = side_by_side(

@@ -87,7 +87,7 @@ def test_delivery_jitter_does_not_shift_the_samples() -> None:
     rng = np.random.default_rng(1)
     radio = Radio(ring_of())
     radio.run(6.0, lambda _: float(rng.exponential(0.01)))
-    assert abs(radio.ring.time_of(40_000) - (START + 4.0)) < 0.001
+    assert abs(radio.ring._time_of(40_000) - (START + 4.0)) < 0.001
 
 
 def test_parts_of_a_block_are_stamped_by_its_end() -> None:
@@ -97,7 +97,7 @@ def test_parts_of_a_block_are_stamped_by_its_end() -> None:
         arrival = START + k * BLOCK / RATE
         for piece in np.array_split(numbered((k - 1) * BLOCK, BLOCK), 4):
             ring.append(piece, arrival)
-    assert ring.time_of(0) == pytest.approx(START, abs=1e-9)
+    assert ring._time_of(0) == pytest.approx(START, abs=1e-9)
     assert ring.window(arrival - 0.1, arrival).state == "ready"
 
 
@@ -196,7 +196,7 @@ def test_a_stream_that_catches_up_too_slowly_must_be_reopened() -> None:
 def test_the_envelope_follows_an_inexact_sample_clock(ppm: int) -> None:
     radio = Radio(ring_of(), rate=RATE * (1 + ppm * 1e-6))
     radio.run(120.0)
-    error = radio.ring.time_of(radio.count) - radio.arrival
+    error = radio.ring._time_of(radio.count) - radio.arrival
     assert abs(error) < 0.001
     assert radio.ring.restarts == {}
 
@@ -323,7 +323,7 @@ def test_no_older_window_is_ready_after_a_reopening() -> None:
 def test_the_memory_is_bounded_and_overwritten_samples_are_stale() -> None:
     radio = Radio(ring_of(capacity_s=1.0))
     radio.run(5.0)
-    assert radio.ring.capacity == 10_000
+    assert radio.ring._store.capacity == 10_000
     assert radio.ring.window(START + 2.0, START + 2.1).reason == "stale"
     assert len(numbers(radio.ring.window(START + 4.2, START + 4.9))) == pytest.approx(7_000, abs=2)
 
@@ -338,7 +338,7 @@ def test_only_the_end_of_a_block_longer_than_the_ring_is_kept() -> None:
 def test_a_known_delay_shifts_the_samples_back() -> None:
     radio = Radio(ring_of(delay_s=0.02))
     radio.run(1.0, lambda _: 0.02)
-    assert radio.ring.time_of(0) == pytest.approx(START)
+    assert radio.ring._time_of(0) == pytest.approx(START)
 
 
 def test_the_rate_is_measured() -> None:

@@ -11,8 +11,7 @@ import pytest
 from macontrol.config import load_config
 from macontrol.config.sections.sdr import SdrSettings
 from macontrol.hal.noise_floor import NoiseFloor, implausible_rise
-from macontrol.hal.probes.sdr.floor_meter import mean_floor
-from macontrol.hal.probes.sdr.judgement import above_floor, measurement_of
+from macontrol.hal.probes.power_probe import Level, mean_floor, measurement_of
 from macontrol.hal.probes.sdr.power import PowerReading, tone, wideband
 from support.suggestions import suggestions
 
@@ -52,8 +51,8 @@ def tone_floor() -> NoiseFloor:
 def test_noise_is_never_above_the_floor(floor: NoiseFloor, tone_floor: NoiseFloor) -> None:
     for seed in range(10, 40):
         z = noise(seed)
-        assert above_floor(wideband(rows(z)), floor, DRIFT_DB) < 1
-        assert above_floor(tone_reading(z), tone_floor, DRIFT_DB) < 1
+        assert measurement_of(1, wideband(rows(z)), floor, DRIFT_DB).above_floor < 1
+        assert measurement_of(1, tone_reading(z), tone_floor, DRIFT_DB).above_floor < 1
         assert measurement_of(1, tone_reading(z), tone_floor, DRIFT_DB).reason == "no-signal"
 
 
@@ -63,7 +62,7 @@ def test_the_drift_of_the_gain_is_not_a_signal(
 ) -> None:
     """A power 0.5 dB above the floor is a signal only for a receiver that does not drift."""
     reading = wideband(rows(noise(50) * 10 ** (0.5 / 20)))
-    assert (above_floor(reading, floor, drift_db) > 1) == above
+    assert (measurement_of(1, reading, floor, drift_db).above_floor > 1) == above
 
 
 def test_a_varying_signal_is_not_noise(floor: NoiseFloor) -> None:
@@ -129,5 +128,6 @@ def test_a_floor_that_rises_during_a_run_contains_more_than_noise(
 
 
 def test_the_defaults_of_a_reading_claim_no_signal() -> None:
-    assert above_floor(PowerReading(1.0, 0.0, 1, 0.0), NoiseFloor(1e-4, 0.1, 0.0), 0.1) == 0.0
-    assert PowerReading(1.0, 0.0, 1, 0.0).noise_sigma_db == inf
+    level, floor = Level(1.0, 0.0), NoiseFloor(1e-4, 0.1, 0.0)
+    assert measurement_of(1, level, floor, 0.1).above_floor == 0.0
+    assert level.noise_sigma_db == inf

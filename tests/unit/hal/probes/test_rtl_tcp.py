@@ -20,10 +20,12 @@ from macontrol.hal import Measurement
 from macontrol.hal.probes.rtl_tcp.stream import Header, RtlTcpStream, parse_header, tuning_commands
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
+from macontrol.sim.bench.emulated_probe import Site
 from macontrol.sim.bench.radio import Tuning, VirtualRadio
 from support.delayed_reader import delayed_reader
 from support.probe_settings import probe_settings, wait_until
 from support.suggestions import suggestions
+from support.virtual_radio import virtual_radio
 
 HEADER = struct.pack(">4sII", b"RTL0", 5, 29)
 RATE = 1.024e6
@@ -193,14 +195,14 @@ def test_an_unknown_host_is_reported() -> None:
 
 
 def test_a_busy_server_is_reported() -> None:
-    radio = VirtualRadio(lambda _: 0.01)
+    radio = virtual_radio(lambda _: 0.01)
     radio.busy = True
     with radio, pytest.raises(ProbeError, match="busy with another client"):
         stream_to(radio.address, connect_timeout_s=0.6).open(threading.Event())
 
 
 def test_opening_can_be_stopped() -> None:
-    radio = VirtualRadio(lambda _: 0.01)
+    radio = virtual_radio(lambda _: 0.01)
     radio.busy = True
     with radio:
         stop = threading.Event()
@@ -342,7 +344,7 @@ class Client:
 
 
 def radio_of(**changes: Any) -> VirtualRadio:
-    return VirtualRadio(alternating, **({"noise_power": NOISE, "block_bytes": 16_384} | changes))
+    return virtual_radio(alternating, **({"noise_power": NOISE, "block_bytes": 16_384} | changes))
 
 
 @pytest.mark.parametrize("block_bytes", [16_384, 262_144])
@@ -500,7 +502,7 @@ class OtherRate(VirtualRadio):
 
 @pytest.mark.fault("sample-rate-unsupported")
 def test_a_server_slower_than_its_rate_is_refused_with_the_rate() -> None:
-    radio = OtherRate(alternating, block_bytes=16_384)
+    radio = OtherRate(Site(alternating, block_bytes=16_384))
     with radio:
         radio.rate_hz = 0.75 * RATE
         with pytest.raises(
@@ -511,7 +513,7 @@ def test_a_server_slower_than_its_rate_is_refused_with_the_rate() -> None:
 
 @pytest.mark.fault("sample-rate-wrong")
 def test_a_server_faster_than_its_rate_is_reported_and_shifts_no_reward() -> None:
-    radio = OtherRate(alternating, noise_power=NOISE, block_bytes=16_384)
+    radio = OtherRate(Site(alternating, noise_power=NOISE, block_bytes=16_384))
     with radio:
         client = Client(radio)
         client.run_until_valid(2)
@@ -533,10 +535,11 @@ def test_a_server_faster_than_its_rate_is_reported_and_shifts_no_reward() -> Non
 def test_a_stopped_transmitter_and_a_drifted_tone_have_different_reasons() -> None:
     """In both cases the tone's band is at the noise floor; the other bands differ."""
     band = {"mode": "tone", "tone_offset_hz": RATE / 8, "noise_floor": "measure"}
-    with VirtualRadio(lambda _: LOW, noise_power=NOISE, block_bytes=8192) as radio:
+    band["noise_floor_s"] = 0.5
+    with virtual_radio(lambda _: LOW, noise_power=NOISE, block_bytes=8192) as radio:
         radio.transmitting = False
         client = Client(radio, **band)
-        client.probe.measure_noise_floor(0.5)
+        client.probe.measure_noise_floor()
 
         def latest() -> Measurement:
             client.run_until_valid(3)  # the last of them begins after the latest change

@@ -14,7 +14,7 @@ from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.reward import Power
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Measurement
-from macontrol.hal.probes.scpi import discovery
+from macontrol.hal.probes.scpi import transport
 from macontrol.hal.probes.scpi.probe import ScpiProbe
 from macontrol.hal.probes.scpi.settings import ScpiSettings
 from macontrol.hal.probes.scpi.transport import VisaTransport
@@ -40,11 +40,8 @@ def instrument() -> Iterator[VirtualInstrument]:
         noise_power=NOISE,
         clock=CLOCK,
         seed=1,
-        is_new_run=lambda: False,
-        is_preparing=lambda: False,
     )
     with VirtualInstrument(ScpiSettings(noise_floor=-60.0), site) as instrument:
-        instrument._quiet_until_s = 0.0
         yield instrument
 
 
@@ -101,6 +98,7 @@ def test_a_dropped_connection_is_opened_again(
     wait_until(lambda: probe_failed(probe))
     wait_until(lambda: not probe.health().fault)
     time.sleep(0.1)
+    probe.collect(time.monotonic())  # of a request that was accepted just before the fault
     wait_until(lambda: measure(probe, 3).valid)
     assert instrument.clients >= 2
 
@@ -142,10 +140,10 @@ def test_without_pyvisa_the_error_says_how_to_install_it(
         probe.open()
     assert "macontrol[visa]" in refusal.value.fix
     with pytest.raises(ProbeError, match="PyVISA"):
-        discovery.search()
+        transport.search()
     probe.close()
 
 
 def test_devices_searches_for_resources() -> None:
-    assert "installed" in discovery.status()
-    assert all(option.startswith("visa://") for option in discovery.search().found)
+    assert "installed" in transport.status()
+    assert all(option.startswith("visa://") for option in transport.search().found)

@@ -347,10 +347,10 @@ def run_when_floor_is_requested(
     bench: Bench, probe: SdrProbe, seconds: float, power: float = FLOOR
 ) -> threading.Thread:
     """Let time pass once the noise floor is requested."""
-    before = probe._meter._interval_s
+    before = probe._floor_interval_s
 
     def run() -> None:
-        wait_until(lambda: probe._meter._interval_s != before)
+        wait_until(lambda: probe._floor_interval_s != before)
         bench.run(seconds, power)
 
     thread = threading.Thread(target=run)
@@ -372,7 +372,7 @@ def test_constant_samples_give_no_reward_and_no_noise_floor(
     assert (measurement.valid, measurement.reason) == (False, "constant")
     feeder = run_when_floor_is_requested(bench, probe, 1.0)
     with pytest.raises(ProbeError, match="noise floor not measured: constant"):
-        probe.measure_noise_floor(0.5)
+        probe.measure_noise_floor()
     feeder.join()
 
 
@@ -399,7 +399,7 @@ def test_samples_that_are_not_numbers_give_no_reward_and_no_noise_floor(
     feeder = threading.Timer(0.05, bench.run, (1.0,))
     feeder.start()
     with pytest.raises(ProbeError, match="noise floor not measured: not-a-number"):
-        probe.measure_noise_floor(0.5)
+        probe.measure_noise_floor()
     feeder.join()
     assert probe.noise_floor is before
     probe.close()
@@ -484,10 +484,10 @@ def test_a_slot_at_the_noise_floor_is_valid_and_has_a_reason(bench: Bench, probe
 
 @pytest.mark.fault("slot-during-noise-floor")
 def test_slots_are_invalid_while_the_noise_floor_is_measured(bench: Bench) -> None:
-    probe = probe_on(bench, noise_floor=-40.0)
+    probe = probe_on(bench, noise_floor=-40.0, noise_floor_s=0.3)
     probe.request(1, bench.time_s, bench.time_s + 0.1)
     feeder = run_when_floor_is_requested(bench, probe, 0.4)
-    probe.measure_noise_floor(0.3)
+    probe.measure_noise_floor()
     feeder.join()
     assert collected(probe)[0].reason == "noise-floor"
     probe.close()
@@ -495,10 +495,10 @@ def test_slots_are_invalid_while_the_noise_floor_is_measured(bench: Bench) -> No
 
 @pytest.mark.fault("noise-floor-fails")
 def test_the_previous_floor_stays_in_use_if_none_can_be_measured(bench: Bench) -> None:
-    probe = probe_on(bench, noise_floor=-40.0, stale_s=0.1)
+    probe = probe_on(bench, noise_floor=-40.0, noise_floor_s=0.1, stale_s=0.1)
     before = probe.noise_floor
     with pytest.raises(ProbeError, match="noise floor not measured"):
-        probe.measure_noise_floor(0.1)  # no samples arrive
+        probe.measure_noise_floor()  # no samples arrive
     assert probe.noise_floor is before
     probe.close()
 

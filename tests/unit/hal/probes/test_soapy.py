@@ -285,7 +285,7 @@ def read(stream: SoapyStream) -> IQRing:
 def test_samples_are_appended_to_the_ring(soapy: Soapy, device: Device) -> None:
     device.results = [Result(2000), Result(-1), Result(48)]
     ring = read(stream_of())
-    assert ring.count == 2048
+    assert ring._store.count == 2048
     assert np.array_equal(
         ring._store.copy(1999, 2048), np.tile(np.array([0.5, -0.25], np.float32), (49, 1))
     )
@@ -297,7 +297,7 @@ def test_an_overflow_restarts_the_ring(soapy: Soapy, device: Device, overflow: R
     device.results = [Result(2000), overflow, Result(30)]
     ring = read(stream_of())
     assert ring.restarts == {"overflow": 1}
-    assert ring.count == 30
+    assert ring._store.count == 30
 
 
 @pytest.mark.fault("stream-breaks-repeatedly")

@@ -27,14 +27,15 @@ NOISE = 1e-4
 COUNTS = {"reading_a": 1000.0, "reading_b": 200.0, "highest_reading": 4095.0}
 
 
-def made(snr: float = 0.0, link: Path | None = None, **changes: Any) -> VirtualDetector:
+def made(
+    snr: float = 0.0, link: Path | None = None, quiet_first_s: float = 0.0, **changes: Any
+) -> VirtualDetector:
     site = Site(
         lambda _: snr * NOISE,
         noise_power=NOISE,
         clock=CLOCK,
         seed=1,
-        is_new_run=lambda: False,
-        is_preparing=lambda: False,
+        quiet_first_s=quiet_first_s,
         link=link,
     )
     return VirtualDetector(LineSettings.model_validate(changes), site)
@@ -75,7 +76,7 @@ def test_the_floor_of_the_config_is_that_of_the_detector() -> None:
 
 
 def test_a_client_gets_numbers_and_the_transmitter_is_off_at_first() -> None:
-    with made(99.0, settling_s=0.05, noise_floor_s=0.05) as detector, client(detector) as port:
+    with made(99.0, quiet_first_s=10.0) as detector, client(detector) as port:
         assert select.select([port], [], [], 5.0)[0]
         first = os.read(port, 4096).split(b"\r\n")[0]
         assert LineSettings().dbm(float(first)) == pytest.approx(-50.0, abs=2.0)

@@ -252,9 +252,9 @@ def test_the_channel_drifts_on_command(rig: Rig) -> None:
 
 
 def test_the_transmitter_is_silent_until_the_stage_is_homed(rig: Rig) -> None:
-    rig.bench.radio._quiet_first_s = 0.0
     with _listener(rig):
         wait_until(lambda: rig.bench.radio._quiet_until_s is not None)
+        rig.bench.radio._quiet_until_s = 0.0
         assert rig.level_dbfs() == pytest.approx(-40.0, abs=0.3)
         os.write(rig._port, b"$H\n" if isinstance(rig.stage, VirtualGrbl) else b"/1 1 home\n")
         wait_until(lambda: not rig.stage.is_newly_opened)

@@ -27,14 +27,9 @@ CLOCK = WallClock()
 NOISE = 1e-4
 
 
-def made(snr: float = 99.0, **changes: Any) -> VirtualInstrument:
+def made(snr: float = 99.0, quiet_first_s: float = 0.0, **changes: Any) -> VirtualInstrument:
     site = Site(
-        lambda _: snr * NOISE,
-        noise_power=NOISE,
-        clock=CLOCK,
-        seed=1,
-        is_new_run=lambda: False,
-        is_preparing=lambda: False,
+        lambda _: snr * NOISE, noise_power=NOISE, clock=CLOCK, seed=1, quiet_first_s=quiet_first_s
     )
     return VirtualInstrument(ScpiSettings.model_validate(changes), site)
 
@@ -134,7 +129,7 @@ def test_every_result_has_the_level_of_the_link(instrument: VirtualInstrument) -
 
 
 def test_a_client_comes_while_the_transmitter_is_off() -> None:
-    with made(settling_s=0.05, noise_floor_s=0.05) as instrument:
+    with made(quiet_first_s=10.0) as instrument:
         with client_of(instrument) as client:
             client.sendall(b"TRAC? TRACE1\n")
             answer = client.makefile().readline()
@@ -171,7 +166,6 @@ def test_pyvisa_is_a_client(instrument: VirtualInstrument) -> None:
         resource_of(instrument), read_termination="\n", write_termination="\n"
     )
     try:
-        instrument._quiet_until_s = 0.0
         assert resource.query("*IDN?") == IDENTIFICATION
         resource.write("INIT:CONT OFF")
         assert resource.query("INIT:IMM;*OPC?") == "1"
@@ -191,7 +185,6 @@ def test_the_client_of_a_vendor_is_a_client(instrument: VirtualInstrument) -> No
         resource_of(instrument), id_query=False, options="SelectVisa='socket'"
     )
     try:
-        instrument._quiet_until_s = 0.0
         assert client.idn_string == IDENTIFICATION
         client.write("INIT:CONT OFF")
         client.write_with_opc("INIT:IMM", 20_000)  # polls the status byte

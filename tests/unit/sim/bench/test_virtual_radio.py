@@ -13,6 +13,7 @@ import pytest
 
 from macontrol.hal.probes.sdr.power import tone, wideband
 from macontrol.sim.bench.radio import VirtualRadio
+from support.virtual_radio import virtual_radio
 from support.waiting import wait_until
 
 RATE = 2_048_000
@@ -20,7 +21,7 @@ RATE = 2_048_000
 
 @pytest.fixture
 def radio() -> Iterator[VirtualRadio]:
-    with VirtualRadio(lambda _: 1e-2, noise_power=1e-3, block_bytes=4096) as radio:
+    with virtual_radio(lambda _: 1e-2, noise_power=1e-3, block_bytes=4096) as radio:
         yield radio
 
 
@@ -88,7 +89,7 @@ def test_power_noise_and_gain(radio: VirtualRadio) -> None:
 
 
 def test_the_power_is_exact_to_a_millisecond() -> None:
-    radio = VirtualRadio(lambda t: 0.1 if t >= 5.01 else 0.0, noise_power=1e-3)
+    radio = virtual_radio(lambda t: 0.1 if t >= 5.01 else 0.0, noise_power=1e-3)
     samples = radio.samples(5.0, 40_960)
     assert db(samples[: 10 * 2048]) == pytest.approx(-30.0, abs=0.2)
     assert db(samples[11 * 2048 :]) == pytest.approx(-9.96, abs=0.1)
@@ -96,7 +97,7 @@ def test_the_power_is_exact_to_a_millisecond() -> None:
 
 
 def test_the_tone_is_at_the_offset_of_the_carrier() -> None:
-    radio = VirtualRadio(lambda _: 1e-2, carrier_hz=433.92e6, noise_power=1e-4)
+    radio = virtual_radio(lambda _: 1e-2, carrier_hz=433.92e6, noise_power=1e-4)
     radio.tuning.frequency_hz = 433.67e6
     assert tone(radio.samples(0.0, 100_000), RATE, 250e3, 20e3).dbfs == pytest.approx(-20, abs=0.1)
     radio.tuning.frequency_hz = 430e6
@@ -105,7 +106,7 @@ def test_the_tone_is_at_the_offset_of_the_carrier() -> None:
 
 
 def test_the_phase_of_the_tone_continues_over_blocks() -> None:
-    radio = VirtualRadio(lambda _: 0.25, noise_power=0.0)
+    radio = virtual_radio(lambda _: 0.25, noise_power=0.0)
     parts = [radio.samples(0.0, 1000, index) for index in range(0, 50_000, 1000)]
     reading = tone(np.concatenate(parts), RATE, RATE / 8, 1000.0)
     assert reading.dbfs == pytest.approx(-6.02, abs=0.05)
@@ -156,7 +157,7 @@ def test_samples_of_a_stall_are_sent_after_it(radio: VirtualRadio) -> None:
 
 
 def test_the_transmitter_is_off_at_first_for_the_first_client() -> None:
-    with VirtualRadio(lambda _: 0.1, noise_power=1e-3, quiet_first_s=30.0) as radio:
+    with virtual_radio(lambda _: 0.1, noise_power=1e-3, quiet_first_s=30.0) as radio:
         with connect(radio) as client:
             data = receive(client, 12 + 20_000)[12:]
         assert db(np.frombuffer(data, np.uint8).reshape(-1, 2)) < -28
@@ -164,7 +165,7 @@ def test_the_transmitter_is_off_at_first_for_the_first_client() -> None:
 
 def test_the_transmitter_is_off_again_for_a_new_run() -> None:
     begins = False
-    with VirtualRadio(
+    with virtual_radio(
         lambda _: 0.1, noise_power=1e-3, quiet_first_s=0.3, is_new_run=lambda: begins
     ) as radio:
 
@@ -183,7 +184,7 @@ def test_the_transmitter_is_off_again_for_a_new_run() -> None:
 def test_the_transmitter_is_off_while_a_new_run_prepares_and_only_then() -> None:
     prepares = True
     with (
-        VirtualRadio(
+        virtual_radio(
             lambda _: 0.1, noise_power=1e-3, is_new_run=lambda: True, is_preparing=lambda: prepares
         ) as radio,
         connect(radio) as client,

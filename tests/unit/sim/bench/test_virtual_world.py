@@ -13,10 +13,10 @@ from macontrol.controller.runtime.clock import VirtualClock, WallClock
 from macontrol.hal.probes.sdr.power import wideband
 from macontrol.hal.registry import STAGES
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
-from macontrol.sim.bench.radio import VirtualRadio
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.sim.bench.virtual import NOISE_DBFS, VirtualBench, VirtualWorld
 from macontrol.sim.world.channel import Channel
+from support.virtual_radio import virtual_radio
 
 SEED = 5
 CONFIG = load_config(None, [], preset="lab-2g4-grbl")
@@ -115,7 +115,7 @@ def test_the_zero_of_an_inverted_stage_is_that_of_the_driver(
 
 
 def test_the_noise_floor_of_the_samples_is_the_reference_of_the_snr() -> None:
-    radio = VirtualRadio(lambda _: 0.0, noise_power=10 ** (NOISE_DBFS / 10))
+    radio = virtual_radio(lambda _: 0.0, noise_power=10 ** (NOISE_DBFS / 10))
     try:
         floor = wideband(np.concatenate([radio.samples(0.0, 100_000) for _ in range(20)]))
     finally:

@@ -1,7 +1,7 @@
-"""The BLAS libraries of this process, set to one thread so that times are comparable.
+"""The BLAS libraries of this process, and how many threads they use.
 
 numpy and scipy each bring an OpenBLAS. `macontrol` requests one thread before they are loaded,
-unless the user has set another number; a benchmark sets one thread in any case.
+unless the user has set another number.
 """
 
 from __future__ import annotations
@@ -25,22 +25,19 @@ class Blas:
     """The number of its threads; None if unknown."""
 
 
-def use_one_thread() -> list[Blas]:
-    """Set every BLAS of this process to one thread; report the number that each has then."""
-    return [Blas(path.name, _set_one_thread(path)) for path in _loaded_libraries()]
-
-
-def _loaded_libraries() -> list[Path]:
+def loaded_blas(*, use_one_thread: bool = False) -> list[Blas]:
+    """Every BLAS of this process; with `use_one_thread` it is set to one thread before."""
     try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
     except OSError:
         return []
     paths = {Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
     # Extension modules for a BLAS also have it in their name, but do not begin with lib.
-    return sorted(p for p in paths if p.name.startswith("lib") and "blas" in p.name)
+    found = sorted(p for p in paths if p.name.startswith("lib") and "blas" in p.name)
+    return [Blas(path.name, _threads(path, use_one_thread)) for path in found]
 
 
-def _set_one_thread(path: Path) -> int | None:
+def _threads(path: Path, use_one_thread: bool) -> int | None:
     try:
         library = ctypes.CDLL(str(path))
     except OSError:
@@ -49,6 +46,7 @@ def _set_one_thread(path: Path) -> int | None:
         get = getattr(library, f"{prefix}get_num_threads{suffix}", None)
         set_ = getattr(library, f"{prefix}set_num_threads{suffix}", None)
         if get is not None and set_ is not None:
-            set_(1)
+            if use_one_thread:
+                set_(1)
             return int(get())
     return None

@@ -1,0 +1,21 @@
+"""How far the rewards of a run are from those of its simulated world."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macontrol.controller.recording.runfile import Run
+from macontrol.sim.world.channel import Channel
+
+
+def channel_errors(run: Run, seed: int) -> NDArray[np.float64]:
+    """The error of each measured reward, slot by slot, in the world of a seed."""
+    measured = np.isfinite(run.slots["reward"])
+    columns = (run.slots[name][measured].tolist() for name in ("slot", "position", "reward"))
+    channel, errors = Channel(run.header.config, seed), []
+    for slot, position, reward in zip(*columns, strict=True):
+        channel.advance(slot - channel.slot)
+        # No power can show a reward below 0.
+        errors.append(reward - max(channel.reward(position) + channel.noise, 0.0))
+    return np.array(errors)
