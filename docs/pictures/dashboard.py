@@ -68,11 +68,11 @@ def take(driver: WebDriver, address: str) -> None:
     show(driver, 1280, 960, "dark")
     driver.get(re.sub(r"/\?.*", "/#/runs", address))
     link = "return [...document.querySelectorAll('.run')].at(-1)?.querySelector('a')?.hash"
-    wait_until(lambda: driver.execute_script(link) is not None)  # type: ignore[no-untyped-call]
-    driver.get(re.sub(r"/\?.*", f"/{driver.execute_script(link)}", address))  # type: ignore[no-untyped-call]
+    wait_until(lambda: driver.execute_script(link) is not None)
+    driver.get(re.sub(r"/\?.*", f"/{driver.execute_script(link)}", address))
     ready = "return document.querySelector('[data-part=cursor]')?.max === '1199'"
-    wait_until(lambda: bool(driver.execute_script(ready)))  # type: ignore[no-untyped-call]
-    driver.execute_script(  # type: ignore[no-untyped-call]
+    wait_until(lambda: bool(driver.execute_script(ready)))
+    driver.execute_script(
         "const c = document.querySelector('[data-part=cursor]'); c.value = 560;"
         "c.dispatchEvent(new Event('input'))"
     )
@@ -82,7 +82,7 @@ def take(driver: WebDriver, address: str) -> None:
 
 def slot(driver: WebDriver) -> int:
     text = "return window.macontrol?.board?.snapshot?.slot ?? 0"
-    return int(driver.execute_script(text))  # type: ignore[no-untyped-call]
+    return int(driver.execute_script(text))
 
 
 def show(driver: WebDriver, width: int, height: int, scheme: str) -> None:
@@ -95,9 +95,11 @@ def show(driver: WebDriver, width: int, height: int, scheme: str) -> None:
 
 def save(driver: WebDriver, name: str) -> None:
     """Write what is shown, with few colours, which makes it small."""
-    driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")  # type: ignore[no-untyped-call]
+    driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
     picture = Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-    picture = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.LANCZOS)
+    picture = picture.resize(
+        (picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS
+    )
     small = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     small.save(FOLDER / name, optimize=True)
     print(name, (FOLDER / name).stat().st_size)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from macontrol import __version__
 from macontrol.config import Config
 from macontrol.config.model.errors import MacontrolError
 from macontrol.controller.recording.runfile.header import RunHeader
@@ -81,8 +82,9 @@ def digest(path: Path, last_s: float | None = None) -> dict[str, Any]:
     if is_complete:
         found["summary"] = _summary(table)
     found["frames"] = _frames(reader, header, config, table, frame_slots)
-    if header.backend == "sim" and header.resumed_from is None and last <= _LONGEST_SIMULATED:
-        with suppress(MacontrolError, ImportError):
+    is_same_world = header.backend == "sim" and header.version == __version__
+    if is_same_world and header.resumed_from is None and first <= last <= _LONGEST_SIMULATED:
+        with suppress(MacontrolError):
             found |= _world(config, header.seed, table, frame_slots, whole=last_s is None)
     return found
 
@@ -212,8 +214,9 @@ def _frames(
 
     if header.survey is None or len(rows) == 0:
         return None
+    has_samples = header.survey.is_in_window(config, header.started_wall_s)
     try:
-        policy = make_policy(config, header.survey)
+        policy = make_policy(config, header.survey, with_samples=has_samples)
     except MacontrolError:  # such as a policy of a plug-in that is not installed here
         return None
     if not isinstance(policy, HasPosterior):
