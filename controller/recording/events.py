@@ -68,7 +68,7 @@ class EventKind(_Name):
         "an operator's action through the control socket; the detail says who",
         "position in wavelengths, or the new value",
     )
-    CONTROL = "control", "the server of the control socket ended, or could not be started"
+    CONTROL = "control", "the control socket failed; the run continues"
     RECORDING = (
         "recording",
         "recording stopped, continues, or lost records; or an earlier run was removed",

@@ -44,7 +44,7 @@ class Schedule:
         return self.slot >= self._end or self._left <= 0
 
     def advance(self) -> None:
-        """Go on to the next slot after one that was run."""
+        """Continue with the next slot after one that was run."""
         self.slot += 1
         self._left -= 1
 

@@ -10,9 +10,9 @@ class StopToken:
         self.is_set = False
 
     def request(self) -> None:
-        """Ask for the stop. Safe in a signal handler."""
+        """Request the stop. Safe in a signal handler."""
         self.is_set = True
 
     def keep_on(self) -> bool:
-        """Whether to go on: what a stage asks in a long wait."""
+        """Whether to continue: a stage checks it in a long wait."""
         return not self.is_set

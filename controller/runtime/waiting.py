@@ -21,7 +21,7 @@ class Waiting:
         self._sign_of_life = sign_of_life
 
     def keep_on(self) -> bool:
-        """In a long wait: give a sign of life, and say whether to go on."""
+        """In a long wait: give a sign of life, and return whether to continue."""
         self._sign_of_life()
         return not self._stop.is_set
 

@@ -30,6 +30,7 @@ OTHERS = {
     "CHANGELOG.md": "changelog.md",
     "systemd/README.md": "service.md",
     "docs/decisions/README.md": "decisions/index.md",
+    "docs/site/site.css": "site.css",
 }
 """Where pages go that do not keep their place under docs/."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")

@@ -57,7 +57,9 @@ class TrafficFile:
 
     def __enter__(self) -> TrafficFile:
         try:
-            self._file: TextIO = open(_open(self._path), "w", encoding="ascii")
+            # What is in the buffer when the disk is full is lost without a count. The default size
+            # depends on the version of Python.
+            self._file: TextIO = open(_open(self._path), "w", buffering=4096, encoding="ascii")
         except OSError as error:
             raise InputOutputError(f"{self._path}: {_FAILURE}: {reason_of(error)}") from error
         self._began_s = self._clock.now()

@@ -17,7 +17,7 @@ from macontrol.control.states import (
     outcome_rows,
     reason_rows,
 )
-from support.run_file_page import table
+from support.run_file_page import markdown_table
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/control.md"
@@ -38,22 +38,22 @@ def _states() -> str:
     meanings = [(f"`{state}`", meaning) for state, meaning in STATE_MEANINGS.items()]
     outcomes = [[f"`{action}`", *cells] for action, *cells in outcome_rows()]
     return (
-        table(("state", "what the daemon does"), meanings)
+        markdown_table(("state", "what the daemon does"), meanings)
         + "\n"
-        + table(("", *(f"{state}" for state in State)), outcomes)
+        + markdown_table(("", *(f"{state}" for state in State)), outcomes)
     )
 
 
 def _refusals() -> str:
     rows = [
-        (f"`{action}`", states, f"{reason}: {FIXES[reason]}")
-        for action, states, reason in reason_rows()
+        (", ".join(f"`{action}`" for action in actions.split(", ")), states, reason, FIXES[reason])
+        for actions, states, reason in reason_rows()
     ]
-    return table(("action", "in", "why, and what to do"), rows)
+    return markdown_table(("action", "in", "why", "what to do"), rows)
 
 
 def _errors() -> str:
-    return table(("code", "meaning"), [(str(code), text) for code, text in ERRORS.items()])
+    return markdown_table(("code", "meaning"), [(str(code), text) for code, text in ERRORS.items()])
 
 
 if __name__ == "__main__":

@@ -31,21 +31,21 @@ def page() -> str:
     """The content of docs/run-file.md."""
     columns = column_rows()
     parts = [_INTRODUCTION]
-    for of_table, title in (("slots", "Columns of a slot"), ("events", "Columns of an event")):
-        rows = [(f"`{name}`", unit, text) for of, name, unit, text in columns if of == of_table]
-        parts.append(f"## {title}\n\n" + table(("column", "unit", "meaning"), rows))
+    for table, title in (("slots", "Columns of a slot"), ("events", "Columns of an event")):
+        rows = [(f"`{name}`", unit, text) for of, name, unit, text in columns if of == table]
+        parts.append(f"## {title}\n\n" + markdown_table(("column", "unit", "meaning"), rows))
     events = [(f"`{kind}`", meaning, value) for kind, meaning, value in event_rows()]
-    parts.append("## Events\n\n" + table(("kind", "meaning", "value"), events))
+    parts.append("## Events\n\n" + markdown_table(("kind", "meaning", "value"), events))
     reasons = [(f"`{name}`", meaning) for name, meaning in reason_rows()]
     parts.append(
         "## Reasons\n\nWhy a slot has no reward, in the column `invalid`. "
         "[probes.md](probes.md#reasons)\nexplains what helps.\n\n"
-        + table(("reason", "meaning"), reasons)
+        + markdown_table(("reason", "meaning"), reasons)
     )
     return "\n".join(parts)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     lines = [_row(heads), "|" + "---|" * len(heads), *(_row(row) for row in rows)]
     return "\n".join(lines) + "\n"

@@ -70,7 +70,9 @@ def hostile_line(random: Random) -> bytes:
         method, wrong = random.choice(ACTIONS), {"x": value(random)}
         return request_line(random, method, wrong)
     if kind == 5:
-        return request_line(random, "goto", {"position": random.choice([-1, 6.5, 1e300, "1", []])})
+        return request_line(
+            random, "goto", {"position": random.choice([-1, 6.5, 1e300, 1.7e308, "1", []])}
+        )
     if kind == 6:
         key = random.choice(["algorithm.window", "physical.stroke", "__class__", "algorithm.beta"])
         return request_line(random, "set", {"key": key, "value": random.choice([-1, 1e200])})

@@ -95,6 +95,8 @@ class TestActions:
         [
             ("goto", {"position": -0.01}),
             ("goto", {"position": 6.1}),
+            ("goto", {"position": 1.7e308}),
+            ("goto", {"position_mm": -1.7e308}),
             ("goto", {"position": 1.0, "position_mm": 1.0}),
             ("goto", {}),
             ("set", {"key": "algorithm.beta", "value": -1.0}),

@@ -24,6 +24,11 @@ OVERLAPS = """
     a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
 }).length
 """
+# A cell that is narrower breaks words into letters.
+NARROWEST = """
+Math.min(...[...document.querySelectorAll("td")].map(e => e.getBoundingClientRect().width)
+  .filter(width => width > 0))
+"""
 # The smallest ratio of brightness between a text and its background, as WCAG defines it.
 CONTRAST = """
 (() => {
@@ -78,6 +83,7 @@ def test_a_page_renders_and_fetches_nothing(
     assert all(wide > 180 and high > 100 for wide, high in plots)
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert browser.value(OVERLAPS) == 0
+    assert browser.value(NARROWEST) > 60
     assert browser.value(CONTRAST) > 4.5
     background = browser.value("getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, re.findall(r"\d+", background)[:3]))

@@ -34,7 +34,8 @@ _DEVICE_WIDE = re.compile(r"comm\.|deviceid|system\.|version|peripheral")
 _READ_ONLY = frozenset(
     {"deviceid", "system.axiscount", "system.serial", "system.voltage", "version", "version.build"}
 )
-# Of the protocol manual, not of the driver: a wrong unit there must show here.
+# Of the protocol manual, not of the driver: a wrong unit there must show here. sim may not import
+# the driver either. The vendor's own client checks this one (test_zaber_vendor_client).
 _SPEED_UNIT = 1.6384
 """A speed of 1 microstep/s as the device counts it."""
 _ACCELERATION_UNIT = _SPEED_UNIT / 10_000

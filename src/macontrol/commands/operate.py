@@ -86,7 +86,7 @@ def _setting(text: str) -> Parameters:
 COMMANDS = {
     "hold": ActionCommand(
         "hold",
-        "Keep the antenna where it is, from the next slot on. Measuring goes on. `macontrol "
+        "Keep the antenna where it is, from the next slot on. Measuring continues. `macontrol "
         "resume` ends it.",
     ),
     "resume": ActionCommand("resume", "Let the policy decide again, after hold or goto."),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from macontrol.config.model.errors import MacontrolError, RequestError
+from macontrol.config.model.grid import ON_GRID
 from macontrol.control.live_run import LiveRun, pack
 from macontrol.control.messages import (
     BUSY,
@@ -17,7 +18,7 @@ from macontrol.control.messages import (
     Parameters,
 )
 from macontrol.control.snapshot import Snapshots
-from macontrol.control.states import FIXES, TABLE, Action, Outcome
+from macontrol.control.states import FIXES, TABLE, WALKING, Action, Outcome
 from macontrol.controller.policies.policy import HasPosterior, HasSettings, Policy
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.events import EventKind
@@ -52,7 +53,9 @@ class Actions:
         action, state = Action(method), self._run.state
         outcome, reason = TABLE[state][action]
         if outcome is Outcome.REFUSED:
-            raise self._refusal(action, reason, FIXES[reason])
+            raise self._refusal(action, reason)
+        if action in (Action.POSTERIOR, Action.SET) and isinstance(self._run.policy, Resurvey):
+            raise self._refusal(action, WALKING)  # a survey that is held
         if action is Action.POSTERIOR:
             return self._posterior()
         self._methods[action](parameters, origin)
@@ -90,9 +93,11 @@ class Actions:
             for key, value in previous.settings.items():
                 policy.adjust(key, value)
 
-    def _refusal(self, action: Action, reason: str, fix: str) -> RequestError:
+    def _refusal(self, action: Action, reason: str, fix: str = "") -> RequestError:
         message = f"{action.replace('_', '-')} is refused: {reason}"
-        return RequestError(REFUSED, message, fix, state=str(self._run.state), action=str(action))
+        return RequestError(
+            REFUSED, message, fix or FIXES[reason], state=str(self._run.state), action=str(action)
+        )
 
     def _submit(self, request: Request) -> None:
         if not self._run.steering.submit(request):
@@ -107,14 +112,14 @@ class Actions:
         position = parameters.get("position")
         if position is None:
             position = physical.to_wavelengths(parameters["position_mm"])
-        position = self._run.config.grid.snap(position)
-        if not 0 <= position <= physical.region_length:
+        grid = self._run.config.grid
+        if not -ON_GRID <= position <= grid.length + ON_GRID:
             raise RequestError(
                 WRONG_PARAMETERS,
                 f"{position:g} wavelengths are off the rail",
                 f"0 to {physical.region_length:g} wavelengths, or {physical.rail_mm:g} mm",
             )
-        self._submit(Hold(origin, position))
+        self._submit(Hold(origin, min(max(grid.snap(position), 0.0), grid.length)))
 
     def _set(self, parameters: Parameters, origin: str) -> None:
         if set(parameters) != {"key", "value"}:
@@ -143,8 +148,7 @@ class Actions:
 
     def _resurvey(self, _: Parameters, origin: str) -> None:
         if self._run.walk is not None:  # it waits for its first slot
-            reason = "the rail is being surveyed"
-            raise self._refusal(Action.RESURVEY, reason, FIXES[reason])
+            raise self._refusal(Action.RESURVEY, WALKING)
         walk = Resurvey(self._run.config)
         self._submit(Survey(origin, walk))
         self._run.walk = walk
@@ -164,7 +168,7 @@ class Actions:
         if not isinstance(run.policy, HasPosterior):
             name = run.config.algorithm.policy
             reason = f"the policy {name} has no posterior"
-            raise self._refusal(Action.POSTERIOR, reason, "choose a policy with a posterior")
+            raise self._refusal(Action.POSTERIOR, reason, "it needs a policy such as moveucb")
         estimate, last = run.estimate(), run.last
         return {
             "slot": estimate.slot,

@@ -121,9 +121,10 @@ def daemons(program: str) -> list[Client]:
 
 
 def _find(program: str) -> tuple[list[Client], list[Path]]:
-    """Connections to all daemons, and the sockets that this user may not use."""
-    clients, refused = [], []
-    for path in sockets():
+    """Connections to all daemons, and the sockets and folders that this user may not use."""
+    clients: list[Client] = []
+    found, refused = sockets()
+    for path in found:
         try:
             clients.append(Client(path, program))
         except PermissionError:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import threading
 import time
+import traceback
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from macontrol.control.lines import Lines
 from macontrol.control.live_run import LiveRun
 from macontrol.control.messages import RATES
 from macontrol.control.places import listen
-from macontrol.control.snapshot import Snapshots
+from macontrol.control.snapshot import Snapshots, known
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event
 from macontrol.display.event_text import event_text
@@ -140,10 +141,19 @@ class ControlLink:
     # The methods below run in the thread.
 
     def _work(self) -> None:
+        try:
+            self._exchange()
+        except Exception as error:  # the run does not depend on its control socket
+            detail = "".join(traceback.format_exception(error))
+            self._report(EventKind.CONTROL, f"the control thread has failed\n{detail}", None)
+            self._end_server()
+
+    def _exchange(self) -> None:
         while not self._ended.is_set():
             if self._lines is None:
                 return
             self._wait()
+            self._run.await_quiet()
             for message in self._lines.read():
                 self._hear(message)
             self._actions.look_after_survey()
@@ -224,7 +234,7 @@ class ControlLink:
             "time_s": event.time_s + self._wall_offset_s,
             "kind": str(event.kind),
             "detail": event.detail,
-            "value": event.value,
+            "value": known(event.value),
             "text": event_text(event),
         }
 

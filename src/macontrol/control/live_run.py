@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 _MOST_EVENTS = 500
 """Events that wait for the control thread; others are counted."""
 _HELD_S = 0.05
+_QUIET_ATTEMPTS = 3
+_LONGEST_WAIT_S = 0.05
 _ATTEMPTS = 100
 _PAUSE_S = 0.001
 _MOST_POINTS = 1201
@@ -108,6 +110,24 @@ class LiveRun(Recorder):
             return State.HOLDING
         is_walking = self.walk is not None or isinstance(self.policy, Resurvey)
         return State.SURVEYING if is_walking else State.RUNNING
+
+    def await_quiet(self) -> None:
+        """Wait until the slot thread sleeps for the longest time, while the probe measures.
+
+        Work in Python then delays neither its wake-up nor the decision. A busy computer may wake
+        this thread too late; it tries a few times.
+        """
+        loop, last = self.loop, self.last
+        if loop is None or last is None or self.phase is not None:
+            return
+        timing = loop.timing
+        spare_s = timing.measure_s / 4
+        begin_s, end_s = timing.actuation_end_s + spare_s / 4, timing.measure_end_s - spare_s
+        for _ in range(_QUIET_ATTEMPTS):
+            within_s = (time.monotonic() - last.start_s) % timing.slot_s
+            if begin_s <= within_s <= end_s:
+                return
+            time.sleep(min((begin_s - within_s) % timing.slot_s, _LONGEST_WAIT_S))
 
     @property
     def policy(self) -> Policy | None:

@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -85,15 +85,20 @@ def _await_place(client: socket.socket, address: str, timeout_s: float) -> None:
             time.sleep(_FULL_S)
 
 
-def sockets(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """The sockets in all folders that this user's daemons and services can have."""
+def sockets(environment: Mapping[str, str] | None = None) -> tuple[list[Path], list[Path]]:
+    """The sockets of this user's daemons and of services; the folders that cannot be read."""
     found: dict[Path, None] = {}
+    closed = []
     for folder in _folders(os.environ if environment is None else environment):
-        with suppress(OSError):
+        try:
             for path in sorted(folder.iterdir()):
                 if path.suffix == SUFFIX and path.is_socket():
                     found[path.resolve()] = None
-    return list(found)
+        except PermissionError:
+            closed.append(folder)
+        except OSError:  # there is no such folder
+            continue
+    return list(found), closed
 
 
 def _folders(variables: Mapping[str, str]) -> Iterator[Path]:

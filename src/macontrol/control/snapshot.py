@@ -15,7 +15,7 @@ import macontrol
 from macontrol.config.key_help import docs_of
 from macontrol.control.live_run import LiveRun
 from macontrol.control.messages import API
-from macontrol.controller.policies.policy import HasPosterior, HasSettings
+from macontrol.controller.policies.policy import HasPosterior, HasSettings, Policy
 from macontrol.controller.recording.tally import Percentiles, Tally
 from macontrol.display.run_state import snr_db
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor
@@ -53,9 +53,13 @@ class Snapshots:
         self._slow_s = -_SLOW_S
         self._percentiles: dict[str, dict[str, float | None]] = {}
         self._health: dict[str, Any] = {}
+        self._policy: Policy | None = None
+        self._with_settings: HasSettings | None = None
+        self._posterior: Any = None
         algorithm = type(config.algorithm)  # now, since both take milliseconds
         self._schema: dict[str, Any] = algorithm.model_json_schema()["properties"]
         self._meanings = docs_of(algorithm)
+        self._limits: dict[str, dict[str, Any]] = {}
 
     def make(self) -> dict[str, Any]:
         """The state now."""
@@ -98,16 +102,16 @@ class Snapshots:
         probe = run.bench.probe if run.bench else None
         self._health = {"noise_floor": None, "noise_floor_unit": None, "fault": ""}
         if isinstance(probe, HasNoiseFloor) and (floor := probe.noise_floor):
-            self._health |= {"noise_floor": _known(floor.dbfs), "noise_floor_unit": floor.unit}
+            self._health |= {"noise_floor": known(floor.dbfs), "noise_floor_unit": floor.unit}
         if isinstance(probe, HasHealth):
             health = probe.health()
             self._health |= {
                 "fault": health.fault,
                 "reopened": health.reopened,
-                "level_dbfs": _known(health.level_dbfs),
-                "clipped_share": _known(health.clipped_share),
-                "lateness_s": _known(health.lateness_s),
-                "rate_hz": _known(health.measured_rate_hz),
+                "level_dbfs": known(health.level_dbfs),
+                "clipped_share": known(health.clipped_share),
+                "lateness_s": known(health.lateness_s),
+                "rate_hz": known(health.measured_rate_hz),
             }
 
     def _mm(self, position: float | None) -> float | None:
@@ -136,7 +140,7 @@ class Snapshots:
 
     def _positions(self) -> dict[str, Any]:
         run, last = self._run, self._run.last
-        position = _known(run.loop.position) if run.loop else None
+        position = known(run.loop.position) if run.loop else None
         target, following = (last.target, last.next_position) if last else (None, None)
         reach = None
         if position is not None:
@@ -160,17 +164,15 @@ class Snapshots:
         return {
             "latest": last.reward if last else None,
             "invalid": last.invalid if last else None,
-            "recent": _known(tally.recent_reward) if tally else None,
-            "mean": _known(tally.mean_reward) if tally else None,
-            "fixed": _known(self._run.fixed_reward()),
+            "recent": known(tally.recent_reward) if tally else None,
+            "mean": known(tally.mean_reward) if tally else None,
+            "fixed": known(self._run.fixed_reward()),
             "largest": self._run.config.g_max,
         }
 
     def _samples(self) -> dict[str, int | None]:
-        policy, samples = self._run.policy, None
-        if isinstance(policy, HasPosterior):
-            posterior: Any = policy.posterior
-            samples = len(posterior) if hasattr(posterior, "__len__") else None
+        posterior = self._capabilities()[1]
+        samples = len(posterior) if hasattr(posterior, "__len__") else None
         return {"samples": samples, "window": self._run.config.algorithm.window}
 
     def _counts(self, tally: Tally | None) -> dict[str, Any] | None:
@@ -217,7 +219,7 @@ class Snapshots:
         if tally is None or not isfinite(tally.recent_reward):
             return None
         share = self._run.config.physical.transmission_share
-        return _known(snr_db(tally.recent_reward, share))
+        return known(snr_db(tally.recent_reward, share))
 
     def _stage(self) -> dict[str, Any] | None:
         run = self._run
@@ -231,8 +233,8 @@ class Snapshots:
             "name": described.name,
             "is_lost": bool(run.loop and run.loop.is_stage_lost),
             "homings": run.loop.tally.displaced if run.loop else 0,
-            "travel_mm": _known(described.travel_mm),
-            "step_mm": _known(described.step_mm),
+            "travel_mm": known(described.travel_mm),
+            "step_mm": known(described.step_mm),
         }
 
     def _recording(self) -> dict[str, Any]:
@@ -247,37 +249,50 @@ class Snapshots:
         }
 
     def _settings(self) -> dict[str, Any]:
-        policy = self._run.policy
-        if not isinstance(policy, HasSettings):
+        found = self._capabilities()[0]
+        if found is None:
             return {}
         return {
-            f"algorithm.{key}": {"value": _known(value), **self.limits(key)}
-            for key, value in dict(policy.settings).items()
+            f"algorithm.{key}": {"value": known(value), **self.limits(key)}
+            for key, value in dict(found.settings).items()
         }
+
+    def _capabilities(self) -> tuple[HasSettings | None, Any]:
+        """The policy if it has settings, and its posterior; the checks take long."""
+        policy = self._run.policy
+        if policy is not self._policy:
+            self._policy, self._with_settings, self._posterior = policy, None, None
+            if isinstance(policy, HasSettings):
+                self._with_settings = policy
+            if isinstance(policy, HasPosterior):
+                self._posterior = policy.posterior
+        return self._with_settings, self._posterior
 
     def limits(self, key: str) -> dict[str, Any]:
         """The smallest and the largest value of a setting of `[algorithm]`, and its meaning."""
-        described = self._schema.get(key, {})
-        numbers = [described, *described.get("anyOf", ())]
-        return {
-            "least": _first(numbers, "minimum", "exclusiveMinimum"),
-            "most": _first(numbers, "maximum", "exclusiveMaximum"),
-            "meaning": self._meanings.get(key, ""),
-        }
+        if key not in self._limits:
+            described = self._schema.get(key, {})
+            numbers = [described, *described.get("anyOf", ())]
+            self._limits[key] = {
+                "least": _first(numbers, "minimum", "exclusiveMinimum"),
+                "most": _first(numbers, "maximum", "exclusiveMaximum"),
+                "meaning": self._meanings.get(key, ""),
+            }
+        return self._limits[key]
 
 
 def _first(schemas: list[dict[str, Any]], *names: str) -> float | None:
     return next((s[name] for s in schemas for name in names if name in s), None)
 
 
-def _known(value: float | None) -> float | None:
+def known(value: float | None) -> float | None:
     """A number that JSON has; None for NaN and infinity."""
     return None if value is None or not isfinite(value) else float(value)
 
 
 def _percentiles(durations: Percentiles) -> dict[str, float | None]:
     return {
-        "p50_s": _known(durations.at(50)),
-        "p99_s": _known(durations.at(99)),
+        "p50_s": known(durations.at(50)),
+        "p99_s": known(durations.at(99)),
         "largest_s": durations.largest,
     }

@@ -51,7 +51,7 @@ ACCEPTED, DEFERRED, REFUSED = Outcome
 
 _NO_SLOT = "the run has no slot yet"
 _NO_POLICY = "no policy decides now"
-_WALKING = "the rail is being surveyed"
+WALKING = "the rail is being surveyed"
 _ENDING = "the run ends"
 
 _BEFORE_SLOTS = {
@@ -71,12 +71,12 @@ TABLE: dict[State, dict[Action, tuple[Outcome, str]]] = {
     State.SURVEYING: {
         Action.HOLD: (ACCEPTED, ""),
         Action.RESUME: (ACCEPTED, ""),
-        Action.GOTO: (REFUSED, _WALKING),
+        Action.GOTO: (REFUSED, WALKING),
         Action.SET: (REFUSED, _NO_POLICY),
-        Action.RESURVEY: (REFUSED, _WALKING),
-        Action.NOISE_FLOOR: (REFUSED, _WALKING),
+        Action.RESURVEY: (REFUSED, WALKING),
+        Action.NOISE_FLOOR: (REFUSED, WALKING),
         Action.STOP: (ACCEPTED, ""),
-        Action.POSTERIOR: (REFUSED, _WALKING),
+        Action.POSTERIOR: (REFUSED, WALKING),
     },
     State.RUNNING: dict.fromkeys(Action, (ACCEPTED, "")),
     State.RECOVERING: {
@@ -102,7 +102,7 @@ Accepted: effective in the next slot. Deferred: effective in the first slot that
 FIXES = {
     _NO_SLOT: "try again when the run has begun",
     _NO_POLICY: "try again when the policy decides",
-    _WALKING: "wait for its end; `hold` pauses it",
+    WALKING: "wait for its end; `hold` pauses it",
     _ENDING: "start the daemon again",
     "the start of a run measures the noise floor by itself": "try again when the run has begun",
     "the antenna is held, and a survey moves it": "`resume` first",
@@ -116,10 +116,13 @@ def outcome_rows() -> list[list[str]]:
 
 
 def reason_rows() -> list[tuple[str, str, str]]:
-    """Every refusal: action, states, reason."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """Every refusal: actions, states, reason."""
+    states: dict[tuple[Action, str], list[State]] = {}
     for state in State:
         for action, (outcome, reason) in TABLE[state].items():
             if outcome is REFUSED:
-                found.setdefault((str(action), reason), []).append(str(state))
-    return [(action, ", ".join(states), reason) for (action, reason), states in found.items()]
+                states.setdefault((action, reason), []).append(state)
+    rows: dict[tuple[str, str], list[Action]] = {}
+    for (action, reason), found in states.items():
+        rows.setdefault((", ".join(found), reason), []).append(action)
+    return [(", ".join(actions), where, reason) for (where, reason), actions in rows.items()]

@@ -92,9 +92,9 @@ path.grid { stroke: var(--grid); stroke-width: 1; }
 table { border-collapse: collapse; font-size: .9rem; margin: .4rem 0 .8rem;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .22rem 1.1rem .22rem 0;
-  border-bottom: 1px solid var(--edge); overflow-wrap: anywhere; }
-th { color: var(--soft); font-weight: 500; } td.number, th.number { text-align: right;
-  white-space: nowrap; }
+  border-bottom: 1px solid var(--edge); overflow-wrap: break-word; min-width: 4.5rem; }
+td:last-child:not(.number) { min-width: 9rem; }
+th { color: var(--soft); font-weight: 500; } td.number, th.number { text-align: right; }
 td.meter { min-width: 6rem; } td.meter i { display: block; height: .7rem; margin-top: .35rem;
   background: var(--other); border-radius: .15rem; min-width: 1px; }
 code { font: .85em ui-monospace, "DejaVu Sans Mono", monospace; }

@@ -18,13 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import macontrol
 from macontrol.cli import main
-from macontrol.config import load_config
+from macontrol.config import Config, load_config
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.recording.records import Event, EventKind, LateReward, SlotRecord
-from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader
+from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, Sample
+from macontrol.controller.survey.samples import Survey
 from macontrol.reports.drawing import Axis, block_means, extremes
 from macontrol.reports.estimate import Estimate, estimate_at
 from macontrol.reports.raster import heat_map
@@ -32,6 +34,8 @@ from macontrol.reports.recorded import read_recorded
 from macontrol.reports.run_report import reference_of, report, summary
 from support.sample_run import CLOCK, SURVEY, WALL, slot_record, write_run
 from support.sample_run import CONFIG as SAMPLE_CONFIG
+
+Floats = NDArray[np.float64]
 
 BEFORE = Path(__file__).parents[2] / "fixtures" / "before-packages"
 CONFIG = load_config().replace(
@@ -127,29 +131,52 @@ def test_the_oracle_is_that_of_the_map(simulated: Path) -> None:
     assert found.oracle.net_per_slot == pytest.approx(best.net_reward_per_slot)
 
 
+def regression(
+    config: Config, survey: Survey, samples: list[tuple[float, float]], grid: Floats
+) -> tuple[Floats, Floats]:
+    """Mean and deviation by the equations themselves, for the last samples of the window."""
+    at, reward = np.array(samples[-config.algorithm.window :]).T
+    kernel = kernel_from_config(config.kernel)
+    scale = float(np.var(survey.reward, ddof=1)) - config.noise_std**2
+    scale = max(scale, config.survey.variance_floor)
+    gram = scale * kernel(at[:, None] - at[None, :])
+    cross = scale * kernel(grid[:, None] - at[None, :])
+    solved = np.linalg.solve(gram + config.algorithm.ridge * np.eye(len(at)), cross.T)
+    variance = scale - np.einsum("ij,ji->i", cross, solved)
+    return solved.T @ reward, np.sqrt(np.maximum(variance, 0.0))
+
+
+def survey_samples(survey: Survey) -> list[tuple[float, float]]:
+    return list(zip(survey.position.tolist(), survey.reward.tolist(), strict=True))
+
+
 @pytest.mark.parametrize("row", [4, 90, SLOTS - 1])
 def test_the_posterior_is_the_regression_of_the_window(simulated: Path, row: int) -> None:
-    """Compared with the equations themselves, for the samples that SQL selects."""
     recorded = read_recorded(simulated)
     found = estimate_at(recorded, row)
     assert isinstance(found, Estimate)
     survey = recorded.header.survey
     assert survey is not None
-    own = [(x, r) for _, x, r in rows_of(simulated, "slot, position, reward")[: row + 1]]
-    before = list(zip(survey.position.tolist(), survey.reward.tolist(), strict=True))
-    at, reward = np.array((before + own)[-60:]).T
-    kernel = kernel_from_config(CONFIG.kernel)
-    sigma_f2 = max(
-        float(np.var(survey.reward, ddof=1)) - CONFIG.noise_std**2, CONFIG.survey.variance_floor
-    )
-    gram = sigma_f2 * kernel(at[:, None] - at[None, :])
-    cross = sigma_f2 * kernel(found.grid[:, None] - at[None, :])
-    solved = np.linalg.solve(gram + CONFIG.algorithm.ridge * np.eye(len(at)), cross.T)
-    np.testing.assert_allclose(found.mean, solved.T @ reward, atol=1e-6)
-    variance = sigma_f2 - np.einsum("ij,ji->i", cross, solved)
-    np.testing.assert_allclose(found.deviation, np.sqrt(np.maximum(variance, 0)), atol=1e-4)
+    own = rows_of(simulated, "position, reward")[: row + 1]
+    samples = [*survey_samples(survey), *own]
+    mean, deviation = regression(CONFIG, survey, samples, found.grid)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(found.deviation, deviation, atol=1e-4)
     assert found.agrees
     assert found.samples == min(row + 1, 60)
+
+
+def test_a_continued_run_began_with_the_window_of_the_earlier_one(tmp_path: Path) -> None:
+    window = tuple(Sample(slot, slot / 9, slot / 5) for slot in range(1, 10))
+    path = write_run(tmp_path / "run.sqlite", range(10, 18), window=window)
+    found = estimate_at(read_recorded(path), 5)
+    assert isinstance(found, Estimate)
+    own = [(x, r) for x, r in rows_of(path, "position, reward")[:6] if r is not None]
+    earlier = [(sample.position, sample.reward) for sample in window]
+    samples = [*survey_samples(SURVEY), *earlier, *own]
+    mean, _ = regression(SAMPLE_CONFIG, SURVEY, samples, found.grid)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-6)
+    assert found.samples == len(window) + len(own) == 14
 
 
 @pytest.mark.parametrize("policy", ["gp-ucb", "epsilon-greedy", "fixed", "sweep-and-hold"])

@@ -136,8 +136,9 @@ def test_the_health_counts_all_requests(radio: Stand) -> None:
 
 def test_the_noise_floor_in_use_is_the_measured_one(radio: Stand) -> None:
     assert isinstance(radio.probe, HasNoiseFloor)
-    radio.probe.use_noise_floor(known_floor(-20.0))
-    assert radio.probe.noise_floor == known_floor(-20.0)
+    known = known_floor(-20.0)
+    radio.probe.use_noise_floor(known)
+    assert radio.probe.noise_floor is known
     floor = radio.probe.measure_noise_floor()
     assert radio.probe.noise_floor == floor
     assert floor.power == pytest.approx(NOISE, rel=0.1)
