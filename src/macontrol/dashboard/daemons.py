@@ -249,7 +249,7 @@ def own_sockets() -> list[Path]:
     """The sockets of daemons, without those in a folder of another user."""
     trusted = (0, os.geteuid())
     found = []
-    for path in sockets():
+    for path in sockets()[0]:
         with suppress(OSError):
             if path.stat().st_uid in trusted or (os.geteuid() == 0 and path.parent == _SERVICES):
                 found.append(path)
