@@ -168,7 +168,7 @@ class Page:
             for m in messages
             if m["method"] == "Network.requestWillBeSent"
         ]
-        own = (self.bench.base, "about:", "data:", "chrome:")
+        own = (self.bench.base, "about:", "data:", "chrome")
         return [url for url in urls if not url.startswith(own)]
 
 

@@ -61,6 +61,7 @@ class Board:
                 daemon.refresh()
                 if step % (_TAIL_STEPS if daemon.watchers else _IDLE_TAIL_STEPS) == 0:
                     await daemon.read_tail(self.executor)
+                    self.library.add_run(daemon.tail.path)
             step += 1
             await asyncio.sleep(_STEP_S)
 

@@ -114,6 +114,7 @@ class Daemon:
             self.last_heard = time.monotonic()
             self._start(self._subscribe(connection))
             while line := await reader.readline():
+                self.last_heard = time.monotonic()
                 connection.take(line)
         except (OSError, ValueError, TypeError, KeyError, TimeoutError):
             pass  # it has ended, or speaks something else: the next attempt follows
@@ -155,6 +156,7 @@ class Daemon:
         wanted = FAST_HZ if self.watchers else IDLE_HZ
         if wanted != self._rate:
             self._rate = wanted
+            self.last_heard = time.monotonic()  # the next snapshot may take as long as before
             self._start(self._ask(connection, "subscribe", {"rate": wanted, "events": True}))
         now = time.monotonic()
         if self.watchers and now - self._posterior_at >= POSTERIOR_INTERVAL_S:
@@ -196,7 +198,6 @@ class Daemon:
         task.add_done_callback(self._tasks.discard)
 
     def _notified(self, method: str, params: Json) -> None:
-        self.last_heard = time.monotonic()
         if method == "snapshot":
             self.snapshot = params
         elif method == "event":

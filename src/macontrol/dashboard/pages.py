@@ -146,12 +146,14 @@ class DaemonList(Guarded):
 class DaemonRun(Guarded):
     """The id of the run that a daemon records, or has recorded last."""
 
-    def get(self, name: str) -> None:
+    async def get(self, name: str) -> None:
         daemon = self.board.daemons.by_name.get(name)
         path = None if daemon is None else daemon.tail.path
         if daemon is None or path is None:
             raise refused(404, "this daemon has no run file")
-        self.finish_json({"run": self.board.library.id_of(path), "command": daemon.command})
+        loop = asyncio.get_running_loop()
+        run = await loop.run_in_executor(self.board.executor, self.board.library.id_of, path)
+        self.finish_json({"run": run, "command": daemon.command})
 
 
 class Action(Guarded):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,13 +54,15 @@ class RunLibrary:
 
     def __init__(self, places: Iterable[Path]) -> None:
         self._places = list(places)
+        self._extra: deque[Path] = deque(maxlen=LONGEST_LIST)
         self._paths: dict[str, Path] = {}
         self._entries: dict[str, tuple[State, dict[str, Any]]] = {}
 
-    def add_place(self, place: Path) -> None:
-        """Also list a run file, or the run files of a folder."""
-        if place not in self._places:
-            self._places.append(place)
+    def add_run(self, path: Path | None) -> None:
+        """Also list the run file of a daemon, wherever it is; the newest of them only."""
+        if path is None or path in self._extra or path.parent in self._places:
+            return
+        self._extra.append(path)
 
     def path_of(self, run: str) -> Path | None:
         """The file of an id."""
@@ -88,7 +91,7 @@ class RunLibrary:
         return [self._entries[run][1] for run in newest]
 
     def _files(self) -> Iterable[Path]:
-        for place in self._places:
+        for place in (*self._places, *self._extra):
             with suppress(OSError):
                 if place.is_dir():
                     yield from (p for p in place.iterdir() if p.suffix == SUFFIX and p.is_file())

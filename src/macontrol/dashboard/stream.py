@@ -84,7 +84,7 @@ class PageStream(Guarded, WebSocketHandler):
 
     async def _send_all(self) -> None:
         """Send what is new, as long as the page reads."""
-        with suppress(WebSocketClosedError, StreamClosedError):
+        with suppress(WebSocketClosedError, StreamClosedError, TimeoutError):
             await self._send({"type": "hello", "version": __version__, "may_act": self.has_token})
             while self._is_open:
                 begun = time.monotonic()

@@ -45,6 +45,8 @@ export class BoardText {
     if (!snapshot) return;
     let doing = snapshot.activity || "";
     const { goal } = snapshot.hold ?? {};
+    const { survey } = snapshot;
+    if (!doing && state === "surveying" && survey) doing = `${count(survey.done)} of ${count(survey.positions)} positions`;
     if (!doing && this.isHeld) doing = isNumber(goal) ? `at ${fixed(goal)} λ, measuring goes on` : "the antenna stays, measuring goes on";
     if (!doing) doing = `${snapshot.policy} on ${snapshot.name}, slot ${count(snapshot.slot)}`;
     setText(parts.doing, doing);

@@ -77,6 +77,7 @@ async function route() {
   for (const part of page.close) part.close();
   page.board = null;
   page.shown = null;
+  document.title = "macontrol";
   notice(null);
   // What a slow request draws after its place was left goes nowhere.
   const root = element("div");
@@ -140,10 +141,12 @@ function take(message) {
   } else if (message.type === "frame" && message.daemon === page.shown && page.board) {
     page.board.showFrame(message);
     page.frames = (page.frames ?? 0) + 1;
+    if (page.frames === 1) requestAnimationFrame(() => performance.mark("first live plot"));
     if (!page.board.hasHistory && message.snapshot?.recording?.run_file && message.snapshot.slot > 0) {
       page.board.hasHistory = true;
       setTimeout(fetchHistory, 300, page.board, page.shown);
     }
+    document.title = `${message.daemon}: ${message.state} · macontrol`;
     const state = page.daemons.find(({ name }) => name === page.shown);
     if (state && state.state !== message.state) { state.state = message.state; showPlaces(); }
     notice(message.state === "not answering" ? `${page.shown} does not answer. What is shown is its last state.` : null);
