@@ -6,12 +6,15 @@ with `isinstance` whether a probe has one of these capabilities, and need no con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import nan
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from macontrol.hal.noise_floor import NoiseFloor
+
+if TYPE_CHECKING:  # the command line asks for capabilities without NumPy
+    from numpy.typing import DTypeLike, NDArray
 
 
 @runtime_checkable
@@ -86,3 +89,49 @@ class HasHealth(Protocol):
     """A probe that reports its state."""
 
     def health(self) -> ProbeHealth: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSamples:
+    """The IQ samples from which the measurement of a slot was computed."""
+
+    slot: int
+    samples: NDArray[Any]
+    """One row per sample with the columns I and Q, as the radio sent them."""
+    first_s: float
+    """When the first sample was taken, on the clock."""
+    start_s: float
+    """The interval that was measured, on the clock."""
+    end_s: float
+    power: float | None
+    """What was measured; 1 is the full scale. None if the measurement is invalid."""
+    reason: str
+    """Why it is invalid."""
+
+
+@runtime_checkable
+class HasSamples(Protocol):
+    """A probe that computes its measurements from IQ samples, and can give them to a recorder."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def sample_rate_hz(self) -> float: ...
+    @property
+    def frequency_hz(self) -> float:
+        """The frequency to which the radio is tuned."""
+        ...
+
+    @property
+    def dtype(self) -> DTypeLike:
+        """The type of I and Q."""
+        ...
+
+    def keep_samples(
+        self, wants: Callable[[int], bool], take: Callable[[SlotSamples], None]
+    ) -> None:
+        """Give the samples of slots for which `wants` is true to `take`, in the probe's thread.
+
+        `take` must return at once and raise nothing.
+        """
+        ...

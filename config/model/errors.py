@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import basename
+from traceback import walk_tb
 from types import TracebackType
 
 
@@ -195,7 +196,7 @@ def reason_of(error: Exception) -> str:
 
 
 def described(error: BaseException) -> str:
-    """An exception of any code in one line: its type, its text, and where it was raised."""
+    """An exception of any code in one line: its type, its text, and where that code raised it."""
     try:
         text = " ".join(str(error).split())[:300]
     except Exception:  # the code of others may fail here too
@@ -205,13 +206,19 @@ def described(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Where an exception was raised, as "policy.py, line 7"; empty if it was not raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
+    """Where an exception was raised, as "policy.py, line 7".
+
+    Empty if that is in the file which called the code, as when a module does not exist.
+    """
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "importlib"
+    ]
+    if not frames or frames[-1][0] == frames[0][0]:
         return ""
-    return f"{basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
+    file, line = frames[-1]
+    return f"{basename(file)}, line {line}"
 
 
 class RaisedAs:

@@ -69,6 +69,10 @@ class Grid:
         index = self.index(position)
         return position if index is None else float(self.points[index])
 
+    def clamp(self, position: float) -> float:
+        """The nearest position on the rail."""
+        return min(max(position, 0.0), self.length)
+
     def interpolate(self, row: Array, position: float) -> float:
         """A value at a position, linear between the values at the grid points."""
         index = self.index(position)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from macontrol.config.sections.section import NonNegative, Positive, Section
 
+
+def _for_node_exporter(path: str) -> str:
+    if path and not path.endswith(".prom"):
+        raise ValueError("must end with .prom: node_exporter reads no other files")
+    return path
+
+
+MetricsPath: TypeAlias = Annotated[str, AfterValidator(_for_node_exporter)]
 LARGEST_SEED = 2**63 - 1
 LARGEST_HORIZON = 10**9
 All: TypeAlias = Literal["all"]
 
 
 class Run(Section):
-    """The length of a run, its seed, the disk space that its files leave free, and which earlier
-    runs of the bench are kept."""
+    """The length of a run, its seed, the disk space that its files leave free, the earlier runs of
+    the bench that are kept, and a file of metrics."""
 
     horizon: Annotated[int, Field(ge=1, le=LARGEST_HORIZON)] = 15300
     """T, the number of slots of a simulated world"""
@@ -29,3 +37,5 @@ class Run(Section):
     """... of its runs that were last written longer ago (days)"""
     keep_mb: Positive | All = "all"
     """... of its oldest runs, if all together are larger (MB)"""
+    metrics_file: MetricsPath = ""
+    """the metrics for Prometheus are written to this file (*.prom) every 10 s; empty: to none"""

@@ -120,7 +120,8 @@ def lock_directory(environment: Mapping[str, str] | None = None) -> Path:
     reasons = []
     for folder in candidates:
         try:
-            folder.mkdir(mode=0o755, exist_ok=True)
+            # Control sockets are in it too: a user's own folder is private.
+            folder.mkdir(mode=0o755 if user == 0 else 0o700, exist_ok=True)
             _check_folder(folder, follow=user == 0 or str(folder) == given)
         except OSError as error:
             reasons.append(f"{folder}: {reason_of(error)}")

@@ -7,9 +7,10 @@ after the slot's end. A position out of reach is refused by the guard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite, nan
 from traceback import format_exception
+from types import TracebackType
 from typing import Any
 
 from macontrol.config import Config
@@ -41,9 +42,17 @@ class DecisionPhase:
         """The first exception since the last decision."""
         self._traced: set[str] = set()
         """The places in the policy's code whose traceback is reported."""
-        self.begun = self.ended = 0
-        """How many calls into the policy began and ended: another thread sees from them that one
-        hangs, and whether the posterior was constant while it was copied."""
+        self._policy_code = _PolicyCode(self._note)
+
+    @property
+    def begun(self) -> int:
+        """How many calls into the policy began."""
+        return self._policy_code.begun
+
+    @property
+    def ended(self) -> int:
+        """How many calls into the policy ended."""
+        return self._policy_code.ended
 
     def adopt(self, policy: Policy) -> None:
         """Continue with this policy; `previous` is the one before a survey."""
@@ -55,14 +64,9 @@ class DecisionPhase:
 
     def adjust(self, key: str, value: float) -> None:
         """Change a setting of the policy, if it has this one; a fault is reported."""
-        if not isinstance(self.policy, HasSettings) or key not in self.policy.settings:
-            return
-        try:
-            self.policy.adjust(key, value)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._note(error)
+        with self._policy_code:
+            if isinstance(self.policy, HasSettings) and key in self.policy.settings:
+                self.policy.adjust(key, value)
 
     def run(
         self,
@@ -73,20 +77,13 @@ class DecisionPhase:
     ) -> Decision:
         """Observe what arrived, then decide; hold after a fault, and if the antenna is `held`."""
         decision = Decision(position, position, False, False, nan)
-        self.begun += 1
-        try:
+        with self._policy_code:
             if self._walk is not None:
                 self._walk.take(arrived)
             for seen, where in arrived:
                 self.policy.observe(seen.slot, where, seen.reward)
             if self._error is None:
                 decision = held or _checked(self.policy.decide(slot, position))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._note(error)
-        finally:
-            self.ended += 1
         if self._error is None:
             self._patience.recovered(slot)
         else:
@@ -96,27 +93,16 @@ class DecisionPhase:
 
     def withdraw(self, slot: int) -> None:
         """Withdraw the reward of a slot; a fault is reported with the next decision."""
-        self.begun += 1
-        try:
+        with self._policy_code:
             self.policy.withdraw(slot)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._note(error)
-        finally:
-            self.ended += 1
 
     def surface_movement(self) -> float | None:
         """sup|F_t − F_{t−1}| (Lemma 2), for a policy with a surface; call it once per slot."""
         if self._surface is None:
             return None
-        try:
+        with self._policy_code:
             return self._meter.update(self._surface.surface)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._note(error)
-            return None
+        return None
 
     def judge_time(self, *, is_late: bool) -> None:
         """Count a decision after the slot's end; raise PolicyError after the patience."""
@@ -139,6 +125,28 @@ class DecisionPhase:
             self._patience.failed(slot, EventKind.POLICY_FAULT, fault, trace=trace)
         except PolicyError as end:
             raise end from error
+
+
+class _PolicyCode:
+    """In a `with`: what the policy raises goes to `note`, except an interrupt of the run.
+
+    The calls are counted. Another thread sees from the counts that a call hangs, and whether the
+    posterior was constant while it was copied.
+    """
+
+    def __init__(self, note: Callable[[BaseException], None]) -> None:
+        self._note = note
+        self.begun = self.ended = 0
+
+    def __enter__(self) -> None:
+        self.begun += 1
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> bool:
+        self.ended += 1
+        if error is None or isinstance(error, KeyboardInterrupt):
+            return False
+        self._note(error)
+        return True
 
 
 def _checked(decision: Any) -> Decision:

@@ -159,12 +159,11 @@ class SlotLoop:
             else:
                 self.decision.adopt(request.policy)
             self._report(slot, *_event_of(request))
-        if not steering.is_held:
+        position = self._grid.clamp(self._actuation.position)
+        held = steering.decision(self._grid, position, self._stroke)
+        if held is None:
             return wanted
-        if steering.goal is None:
-            return None
-        position = min(max(self._actuation.position, 0.0), self._grid.length)
-        return self._grid.advance(position, steering.goal, self._stroke)
+        return None if steering.stays else held.position
 
     def _run_slot(
         self, slot: int, start_s: float, wake_s: float, wanted: float | None
@@ -178,7 +177,7 @@ class SlotLoop:
             slot, transmission_s, start_s + timing.measure_end_s, actuated
         )
         measured_s = now()
-        position = min(max(actuated.position, 0.0), self._grid.length)
+        position = self._grid.clamp(actuated.position)
         held = self.steering.decision(self._grid, position, self._stroke)
         decision = self.decision.run(slot, position, measured.arrived, held)
         decided_s, end_s = now(), start_s + timing.slot_s

@@ -12,13 +12,10 @@ class Rail:
 
     def __init__(self, config: Config) -> None:
         self.grid = config.grid
+        self.clamp = self.grid.clamp
         self.to_mm = config.physical.to_mm
         self._to_wavelengths = config.physical.to_wavelengths
 
     def to_wavelengths(self, position_mm: float) -> float:
         """The position in wavelengths, without rounding error if it is on the grid."""
         return nan if isnan(position_mm) else self.grid.snap(self._to_wavelengths(position_mm))
-
-    def clamp(self, position: float) -> float:
-        """The nearest position (wavelengths) that is on the rail."""
-        return min(max(position, 0.0), self.grid.length)

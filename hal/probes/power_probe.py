@@ -69,6 +69,8 @@ class Request:
     deliver: Callable[[Outcome], None]
     of_floor: bool = False
     """Whether it is for the noise floor: as many readings as fit."""
+    slot: int | None = None
+    """None if it is not for a slot."""
     answered: bool = field(default=False, init=False)
 
     def answer(self, outcome: Outcome) -> None:
@@ -145,7 +147,7 @@ class PowerProbe(ABC):
             self._unanswered.discard(slot)
             self._answered.set()
 
-        self._submit(Request(start_s, end_s, deliver))
+        self._submit(Request(start_s, end_s, deliver, slot=slot))
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
         """Return all finished measurements; wait for the requests until the deadline.

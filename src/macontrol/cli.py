@@ -55,7 +55,7 @@ COMMANDS = {
     "replay": "run a policy on a recorded or simulated reward map",
     "simulate-map": "write a simulated world that policies can be replayed on",
     "reproduce": "compute the paper's figures, compared with the paper's values",
-    "bench": "measure macontrol on this machine",
+    "bench": "measure macontrol on this machine, or compare policies on a bench",
     "virtual-bench": "emulate a stage and a radio in one simulated world",
     "completion": "print the completion script of a shell",
 }

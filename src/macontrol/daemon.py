@@ -41,6 +41,7 @@ from macontrol.display.summary import summarise
 from macontrol.floor_request import FloorRequest
 from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
+from macontrol.metrics_file import start_metrics
 from macontrol.policy_monitor import PolicyMonitor, main_frame
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
@@ -127,9 +128,8 @@ class Daemon:
             loop, policy = self._make_loop(start)
             self._begin_recording(start, loop, policy, closing)
             forced, failure = self._drive(loop, policy, start, closing)
-        if failure is not None and loop.tally.slots == 0:
-            raise failure
-        self._summarise(loop.tally, policy)
+        if failure is None or loop.tally.slots > 0:
+            self._summarise(loop.tally, policy)
         if failure is not None:
             raise failure
         return 128 + self._signals.first if forced else 0
@@ -148,6 +148,7 @@ class Daemon:
             closing.callback(control.close)
             if problem := control.start():
                 self._display.note(problem)
+            start_metrics(self._live, self._recorders, self._report, closing)
 
     def _start(self, closing: ExitStack) -> Start | str:
         """Open the bench and find what the run starts from; a note if it was stopped before."""
@@ -189,8 +190,8 @@ class Daemon:
             stop=stop,
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
         )
-
         self._live.bench = bench
+        self._recording.keep_samples_of(bench.probe)
         probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
 
         def measure_floor() -> float:

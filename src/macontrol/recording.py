@@ -29,8 +29,10 @@ from macontrol.controller.recording.runfile.retention import (
     surplus,
 )
 from macontrol.controller.survey.samples import Survey
-from macontrol.hal import Clock
+from macontrol.hal import Clock, Probe
+from macontrol.hal.capabilities import HasSamples
 from macontrol.hal.serial.traffic_log import TrafficFile
+from macontrol.iq_recording import IQRecording, samples_of
 from macontrol.run_options import RunOptions
 
 
@@ -53,6 +55,8 @@ class Recording:
         self._on_problem = on_problem
         self.file: RunFileRecorder | None = None
         self._traffic: TrafficFile | None = None
+        self._probe: HasSamples | None = None
+        self._samples: IQRecording | None = None
         self._cleaning: threading.Thread | None = None
         self.warning: str | None = None
         """Why nothing is recorded although that was requested."""
@@ -66,6 +70,11 @@ class Recording:
         log = TrafficFile(path, self._clock, on_problem=self._on_problem, room=room)
         self._traffic = closing.enter_context(log)
         return self._traffic
+
+    def keep_samples_of(self, probe: Probe) -> None:
+        """Record samples of this probe, if this run does that; an error if it cannot."""
+        if self._options.record_iq is not None:
+            self._probe = samples_of(probe, self._options.record_iq, self._config)
 
     def start(
         self, survey: Survey, resume: Resume | None, identity: Mapping[str, str]
@@ -108,9 +117,29 @@ class Recording:
         if shortage := room.shortage():
             self.warning = f"{path}: recording is paused from the start: {shortage}"
         self.file = recorder
+        self._start_samples(recorder, room)
         if options.run_file is None:
             self._remove_surplus(path)
         return recorder
+
+    def _start_samples(self, recorder: RunFileRecorder, room: FreeSpace) -> None:
+        """Record samples beside the run file, if this run does that."""
+        if self._probe is None or self._options.record_iq is None:
+            return
+        recording = IQRecording(
+            recorder.path,
+            self._probe,
+            self._options.record_iq,
+            wall_s=recorder.header.wall_s,
+            room=room,
+            on_problem=self._on_problem,
+        )
+        try:
+            recording.start()
+        except InputOutputError:
+            recorder.close()
+            raise
+        self._samples = recording
 
     def _remove_surplus(self, own: Path) -> None:
         """Remove the bench's earlier runs that the config does not keep, in a thread of its own."""
@@ -142,6 +171,8 @@ class Recording:
         """Write the remaining records, within this time."""
         if self._cleaning is not None:
             self._cleaning.join(timeout_s)
+        if self._samples is not None:
+            self._samples.close()
         if self.file is not None:
             self.file.close(timeout_s)
 
@@ -151,5 +182,9 @@ class Recording:
             summary["run_file"] = str(self.file.path)
             summary["records_written"] = self.file.written
             summary["records_lost"] = self.file.lost
+        if self._samples is not None:
+            summary["iq_file"] = str(self._samples.meta)
+            summary["iq_slots"] = self._samples.written
+            summary["iq_slots_lost"] = self._samples.lost
         if self._traffic is not None:
             summary["traffic_lost"] = self._traffic.lost

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from macontrol.slot_choice import SlotChoice
+
 LogFormat: TypeAlias = Literal["auto", "text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 
@@ -39,3 +41,5 @@ class RunOptions:
     """Where to write the traffic on the serial line."""
     origins: Mapping[str, str] | None = None
     """Where each value of the config was set, for the run file."""
+    record_iq: SlotChoice | None = None
+    """The slots whose IQ samples are recorded."""

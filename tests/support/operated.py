@@ -46,7 +46,12 @@ class Operated:
             env=self.environment,
         )
         found: list[Client] = []
-        wait_until(lambda: self._try_to_connect(found))
+        try:
+            wait_until(lambda: self._try_to_connect(found))
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
         (self.client,) = found
 
     def _try_to_connect(self, found: list[Client]) -> bool:

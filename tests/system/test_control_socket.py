@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,28 @@ class TestActions:
             shared.client.call(method, **parameters)
         assert refused.value.fix
         assert shared.status()["events"].get("action") == before
+
+
+def test_the_python_interface_has_every_action(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with simulated(tmp_path) as daemon:
+        monkeypatch.setenv("RUNTIME_DIRECTORY", str(daemon.locks))
+        with macontrol.connect() as own, macontrol.connect("sim") as watcher:
+            assert own.name == "sim"
+            events = watcher.events()
+            snapshots = own.snapshots(10)
+            assert next(snapshots)["name"] == "sim"
+            thread = ThreadPoolExecutor(1).submit(list, events)
+            outcomes = [own.hold(), own.resume(), own.goto(2.9), own.goto(mm=29.0), own.resume()]
+            outcomes += [own.set("algorithm.beta", 2.0), own.noise_floor(), own.resurvey()]
+            wait_until(lambda: own.status()["events"].get("action") == len(outcomes))
+            outcomes.append(own.stop())
+            assert set(outcomes) == {"accepted"}
+            seen = [event for event in thread.result(60) if event["kind"] == "action"]
+            assert len(seen) == len(outcomes)
+            with pytest.raises(UsageError):
+                own.goto(1.0, mm=1.0)
 
 
 class TestPosterior:
@@ -312,6 +335,7 @@ def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
             [sys.executable, "-c", code, daemon.path], capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
+        daemon.await_status(lambda status: status["events"]["action"] == 2)
         run = daemon.end()
     assert run is not None
     names = [e.detail.split(" by ")[0] for e in run.events if e.kind is EventKind.ACTION]

@@ -146,6 +146,18 @@ def test_each_action_has_the_outcome_of_the_table(place: str, tmp_path: Path) ->
             assert "stop" in recorded
 
 
+def test_a_hold_pauses_the_first_survey(tmp_path: Path) -> None:
+    with first_survey(tmp_path) as daemon:
+        assert daemon.client.call("hold")["outcome"] == "accepted"
+        status = daemon.await_status(lambda status: status["hold"]["is_held"])
+        time.sleep(2)  # several positions
+        now = daemon.status()
+        assert now["state"] == State.SURVEYING
+        assert now["survey"]["done"] <= status["survey"]["done"] + 1
+        daemon.client.call("resume")
+        daemon.await_status(lambda status: status["survey"]["done"] > now["survey"]["done"])
+
+
 def wait_for_state(daemon: Operated, state: State, action: Action) -> None:
     """A state that another action has ended comes back by itself or on resume."""
     if state is State.STOPPING or daemon.status()["state"] == state:

@@ -80,4 +80,4 @@ class SweepAndHold:
             self._direction, step = -1.0, 2 * self._grid.length - step
         elif step < -ON_GRID:
             self._direction, step = 1.0, -step
-        return self._grid.snap(min(max(step, 0.0), self._grid.length))
+        return self._grid.snap(self._grid.clamp(step))

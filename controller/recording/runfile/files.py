@@ -13,7 +13,7 @@ from pathlib import Path
 from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import DataError, InputOutputError
 from macontrol.controller.recording.runfile.lock import NOT_THERE, FileLock, failed
-from macontrol.controller.recording.runfile.schema import beside, is_run_start
+from macontrol.controller.recording.runfile.schema import SAMPLES, beside, is_run_start
 
 SUFFIX = ".sqlite"
 _LONGEST_STEM = 120  # a file name has at most 255 characters, and some are for the date
@@ -117,6 +117,9 @@ def _rename(path: Path, lock: FileLock) -> Path | None:
         for end in ("-wal", ""):
             with suppress(FileNotFoundError):
                 beside(path, end).rename(beside(target, end))
+        for end in SAMPLES:
+            with suppress(FileNotFoundError):
+                path.with_suffix(end).rename(target.with_suffix(end))
         with suppress(FileNotFoundError):
             beside(path, "-shm").unlink()
     except OSError as error:

@@ -128,9 +128,14 @@ def beside(path: Path, end: str) -> Path:
     return path.with_name(path.name + end)
 
 
+SAMPLES = (".sigmf-data", ".sigmf-meta")
+"""What IQ samples beside a run file have instead of its suffix."""
+
+
 def files_of(path: Path) -> list[Path]:
     """The names of all files that belong to a run, the run file last; not all of them exist."""
-    return [*(beside(path, end) for end in ("-wal", "-shm", "-journal")), path]
+    samples = (path.with_suffix(end) for end in SAMPLES)
+    return [*(beside(path, end) for end in ("-wal", "-shm", "-journal")), *samples, path]
 
 
 def is_run_start(start: bytes) -> bool:

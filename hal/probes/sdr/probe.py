@@ -11,13 +11,16 @@ if the noise floor is unknown, or if the floor itself is being measured.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import isnan, nan
+
+import numpy.typing as npt
 
 from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.units import to_db
 from macontrol.config.sections.sdr import LONGEST_WINDOW_S, SdrSettings
-from macontrol.hal.capabilities import ProbeHealth
+from macontrol.hal.capabilities import ProbeHealth, SlotSamples
 from macontrol.hal.clock import Clock
 from macontrol.hal.probes.power_probe import PowerProbe, Request
 from macontrol.hal.probes.sdr.reader import IQStream, StreamReader
@@ -25,7 +28,7 @@ from macontrol.hal.probes.sdr.worker import WindowWorker
 
 
 class SdrProbe(PowerProbe):
-    """The Probe for any IQ stream: Openable, HasNoiseFloor, HasHealth."""
+    """The Probe for any IQ stream: Openable, HasNoiseFloor, HasHealth, HasSamples."""
 
     longest_s = LONGEST_WINDOW_S
     floor_piece_s = 0.25
@@ -34,6 +37,16 @@ class SdrProbe(PowerProbe):
         super().__init__(settings, clock, stream.name, "dBFS")
         self._reader = StreamReader(settings, stream, clock, on_fault=self._answered.set)
         self._worker = WindowWorker(settings, self._reader.ring, clock, self._reader.stop)
+
+        self.sample_rate_hz = settings.sample_rate_hz
+        self.frequency_hz = settings.tuner_frequency_hz
+        self.dtype: npt.DTypeLike = stream.dtype
+
+    def keep_samples(
+        self, wants: Callable[[int], bool], take: Callable[[SlotSamples], None]
+    ) -> None:
+        """Give the samples of chosen slots to `take`, in the worker's thread."""
+        self._worker.wants, self._worker.take = wants, take
 
     @property
     def fault(self) -> ProbeError | None:

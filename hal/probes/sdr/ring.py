@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, floor, inf, isnan
+from math import ceil, floor, inf, isnan, nan
 from typing import Literal
 
 import numpy as np
@@ -37,6 +37,8 @@ class Window:
     state: Literal["ready", "pending", "lost"]
     samples: Samples | None = None
     reason: str = ""
+    first_s: float = nan
+    """When the first sample was taken."""
 
 
 _PENDING = Window("pending")
@@ -230,4 +232,5 @@ class IQRing:
                 return Window("lost", reason=STALE)
             if self._confirmed < last:
                 return _PENDING
-            return Window("ready", self._store.copy(first, max(first, last)))
+            samples = self._store.copy(first, max(first, last))
+            return Window("ready", samples, first_s=self._time_of(first))

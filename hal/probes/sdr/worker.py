@@ -8,11 +8,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
+from collections.abc import Callable
 from math import isfinite, nan
 
 import numpy as np
 
 from macontrol.config.sections.sdr import SdrSettings
+from macontrol.hal.capabilities import SlotSamples
 from macontrol.hal.clock import Clock
 from macontrol.hal.probe import (
     CLIPPING,
@@ -48,6 +50,8 @@ class WindowWorker:
         self.level = nan
         """The latest power; NaN before the first window."""
         self.clipped_share = nan
+        self.wants: Callable[[int], bool] = lambda _slot: False
+        self.take: Callable[[SlotSamples], None] = lambda _samples: None
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="probe-worker", daemon=True)
@@ -97,13 +101,21 @@ class WindowWorker:
             return self._reason_of_loss(STALE) if overdue else None
         if window.samples is None:
             return self._reason_of_loss(window.reason)
+        outcome = self._evaluate(window.samples)
+        if request.slot is not None and self.wants(request.slot):
+            power, reason = (None, outcome) if isinstance(outcome, str) else (outcome.power, "")
+            times = (window.first_s, request.start_s, request.end_s)
+            self.take(SlotSamples(request.slot, window.samples, *times, power, reason))
+        return outcome
+
+    def _evaluate(self, samples: Samples) -> PowerReading | str:
         with np.errstate(all="ignore"):  # floats can have any value: the result is checked
-            if not np.ptp(window.samples, axis=0).any():
+            if not np.ptp(samples, axis=0).any():
                 return CONSTANT  # every working radio shows at least its own noise
-            reading = self._reading(window.samples)
+            reading = self._reading(samples)
         if not isfinite(reading.power):
             return NOT_A_NUMBER
-        if reading.clipped_share > settings.clipping_share:
+        if reading.clipped_share > self._settings.clipping_share:
             return CLIPPING
         return reading
 

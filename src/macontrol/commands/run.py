@@ -18,6 +18,7 @@ from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.suggestion import shortened
 from macontrol.run_options import LOG_FORMATS, RunOptions
+from macontrol.slot_choice import SlotChoice
 
 _LONGEST_NAME = 60
 
@@ -78,6 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="make the bench fail at random, at this rate per slot (default 0.001; sim)",
     )
     parser.add_argument(
+        "--record-iq",
+        type=_slots,
+        metavar="SLOTS",
+        help="write the IQ samples of these slots beside the run file as SigMF, as in 100,200-210 "
+        "(a radio)",
+    )
+    parser.add_argument(
         "--log",
         choices=LOG_FORMATS,
         default="auto",
@@ -112,6 +120,7 @@ def main(arguments: argparse.Namespace) -> int:
         regret=arguments.regret,
         faults=arguments.faults,
         log=arguments.log,
+        record_iq=arguments.record_iq,
         origins=loaded.origins,
     )
     from macontrol.daemon import Daemon  # only here: `--help` and `--version` do without
@@ -130,6 +139,17 @@ def _refuse_conflicts(arguments: argparse.Namespace, *, serial: bool) -> None:
     for option in ("fast", "regret", "faults"):
         if serial and getattr(arguments, option):
             raise UsageError(f"--{option} needs --backend sim")
+    if arguments.record_iq is not None and not serial:
+        raise UsageError("--record-iq: the simulated bench has no samples", "use --backend serial")
+
+
+def _slots(text: str) -> SlotChoice:
+    try:
+        return SlotChoice.parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not a list of slots, as in 100,200-210"
+        ) from None
 
 
 def _fault_plan(text: str) -> tuple[int, float]:

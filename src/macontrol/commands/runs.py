@@ -1,6 +1,6 @@
 """List recorded runs, newest first, or remove some of them.
 
-Without FOLDER or FILE, the runs in the state folder are listed: those that macontrol named itself.
+Without PLACE, the runs in the state folder are listed: those that macontrol named itself.
 A run file is an SQLite database with the tables `header`, `slots` and `events`; --schema describes
 them. `macontrol report` and `macontrol compare` show runs in detail.
 
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "places",
         type=Path,
         nargs="*",
-        metavar="FOLDER or FILE",
-        help="where the runs are (default: the state folder)",
+        metavar="PLACE",
+        help="folders with run files, or run files (default: the state folder)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--schema", action="store_true", help="print columns, events and reasons")

@@ -119,7 +119,7 @@ class Actions:
                 f"{position:g} wavelengths are off the rail",
                 f"0 to {physical.region_length:g} wavelengths, or {physical.rail_mm:g} mm",
             )
-        self._submit(Hold(origin, min(max(grid.snap(position), 0.0), grid.length)))
+        self._submit(Hold(origin, grid.clamp(grid.snap(position))))
 
     def _set(self, parameters: Parameters, origin: str) -> None:
         if set(parameters) != {"key", "value"}:

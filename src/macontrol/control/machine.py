@@ -25,12 +25,20 @@ class Machine:
         if now - self._read_s >= _EVERY_S:
             self._read_s = now
             self._state = {
-                "load": list(os.getloadavg()),
+                "load": _load(),
                 "cpus": os.cpu_count(),
                 "temperature_c": _temperature_c(),
                 **_disk(run_file),
             }
         return self._state
+
+
+def _load() -> list[float] | None:
+    """The load averages; None where a service may not see them (ProcSubset=pid)."""
+    try:
+        return list(os.getloadavg())
+    except OSError:
+        return None
 
 
 def _temperature_c() -> float | None:

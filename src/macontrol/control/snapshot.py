@@ -144,10 +144,9 @@ class Snapshots:
         target, following = (last.target, last.next_position) if last else (None, None)
         reach = None
         if position is not None:
-            physical = run.config.physical
-            length, stroke = physical.region_length, physical.rho_max
-            here = min(max(position, 0.0), length)
-            reach = [max(here - stroke, 0.0), min(here + stroke, length)]
+            clamp, stroke = run.config.grid.clamp, run.config.physical.rho_max
+            here = clamp(position)
+            reach = [clamp(here - stroke), clamp(here + stroke)]
         return {
             "position": position,
             "position_mm": self._mm(position),

@@ -34,6 +34,10 @@ _MOST_WAITING = 10_000
 _CLOSE_WITHIN_S = 0.5
 # Every event of these kinds is written: they are rare, and no two are alike.
 _ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL, EventKind.NOISE_FLOOR)
+# Of these kinds, events that differ in detail or value are counted apart: an operator's next
+# action, a fault with another cause. At most this many different ones of a kind are written.
+_APART = (EventKind.ACTION, EventKind.STAGE_FAULT, EventKind.PROBE_FAULT)
+_MOST_DIFFERENT = 20
 _LEVELS = {
     EventKind.STAGE_FAULT: "error",
     EventKind.PROBE_FAULT: "error",
@@ -54,8 +58,8 @@ class Lines(Protocol):
     """The format of a log."""
 
     period_s: float
-    """In each period the log writes the first events of each kind, counts the others, and reports
-    the state of the run."""
+    """In each period the log writes the first events of each kind (`most_of_a_kind`), counts the
+    others, and reports the state of the run."""
     most_of_a_kind: int
 
     def note(self, text: str) -> None:
@@ -179,7 +183,9 @@ class EventLog(Recorder):
         self._tally = tally
         self._lines = lines
         self._queue: SimpleQueue[Event | dict[str, Any] | None] = SimpleQueue()
-        self._seen: Counter[EventKind] = Counter()
+        self._written: Counter[tuple[object, ...]] = Counter()
+        """How many events are written in this period: per kind, or per event that counts apart."""
+        self._withheld: Counter[str] = Counter()
         self._dropped = 0  # written by the slot thread only
         self._dropped_reported = 0  # written by the log's thread only
         self._thread = threading.Thread(target=self._work, name="event-log", daemon=True)
@@ -228,17 +234,25 @@ class EventLog(Recorder):
         if event.kind in _ALL_WRITTEN:
             self._lines.event(event)
             return
-        self._seen[event.kind] += 1
-        if self._seen[event.kind] <= self._lines.most_of_a_kind:
+        like: tuple[object, ...] = (event.kind,)
+        if event.kind in _APART:
+            like = event.kind, event.detail, event.value
+        written, most = self._written[like], self._lines.most_of_a_kind
+        if not written and sum(kind is event.kind for kind, *_ in self._written) >= _MOST_DIFFERENT:
+            most = 0
+        if written < most:
+            self._written[like] += 1
             self._lines.event(event)
+        else:
+            self._withheld[str(event.kind)] += 1
 
     def _report_withheld(self) -> None:
-        most = self._lines.most_of_a_kind
-        withheld = {str(kind): count - most for kind, count in self._seen.items() if count > most}
+        withheld = dict(self._withheld)
         dropped = self._dropped
         if dropped > self._dropped_reported:
             withheld["dropped"] = dropped - self._dropped_reported
             self._dropped_reported = dropped
         if withheld:
             self._lines.withheld(withheld)
-        self._seen.clear()
+        self._written.clear()
+        self._withheld.clear()

@@ -11,6 +11,7 @@ _VALUES = {
     EventKind.HOMING: ", in {:.3g} s",
     EventKind.APPROACH: ", {:.3f} λ",
     EventKind.NOISE_FLOOR: ": {:.1f} dBFS",
+    EventKind.ACTION: ": {:.4g}",
 }
 _LATE = (EventKind.LATE_ARRIVAL, EventKind.LATE_DECISION)
 

@@ -7,12 +7,11 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from macontrol.cli import COMMANDS
+from macontrol.cli import COMMANDS, load_command
 from macontrol.command_parser import Parser
 from macontrol.commands.shared_arguments import plot_file
 from support import hostile_files
@@ -43,13 +42,17 @@ OUTPUTS = {
         *("--jobs", "1", "--out"),
     ),
     "bench end-to-end": ("bench", "end-to-end", "--keep"),
+    "bench ab": (
+        *("bench", "ab", "--backend", "sim", "--fast", "--policies", "fixed,fixed"),
+        *("--block", "0.1", "--blocks", "1", "--out"),
+    ),
     "virtual-bench --link": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--link"),
     "virtual-bench --probe-link": ("virtual-bench", "--probe", "line", "--probe-link"),
     "virtual-bench --notify": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0", "--notify"),
 }
 # All end like a plot, so that they can be named by any option.
 REFUSED = ("pipe.png", "zero.png", "socket.png", "full.png/a.png", "circle.png", "x" * 300 + ".png")
-FOLDERS = ("reproduce", "bench end-to-end")
+FOLDERS = ("reproduce", "bench end-to-end", "bench ab")
 STREAMED = (
     *("export csv", "export npz", "export netcdf", "report", "compare"),
     *("survey --out", "survey --plot", "replay --csv"),
@@ -89,13 +92,14 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
     found = set()
     for command in ("run", *COMMANDS):
         parser = Parser()
-        import_module(f"macontrol.commands.{command.replace('-', '_')}").add_arguments(parser)
+        load_command(command).add_arguments(parser)
         found |= {f"{command} {name}" for name in _path_options(parser)}
     outputs = {
         *("run --run", "run --traffic", "check --traffic", "survey --traffic"),
         *("survey --out", "survey --plot", "export --out", "simulate-map --out"),
         *("report --out", "compare --out"),
         *("replay --csv", "replay --json", "replay --plot", "reproduce --out", "bench --keep"),
+        *("bench --out", "bench --traffic"),
         *("virtual-bench --link", "virtual-bench --notify", "virtual-bench --probe-link"),
     }
     configs = {"run", "check", "config", "survey", "simulate-map", "replay", "bench"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +21,7 @@ from macontrol.control.connection import MOST_UNREAD, Bucket, Connection
 from macontrol.control.lines import Lines, unpack
 from macontrol.control.live_run import LiveRun, pack
 from macontrol.control.places import connect, listen, sockets, stem_of
+from macontrol.controller.host.instance import lock_directory
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event
 
@@ -69,6 +71,15 @@ class TestPlaces:
             with second:
                 assert other.name == f"sim~{os.getpid()}.sock"
                 assert len(sockets()[0]) == 2
+
+    def test_the_own_folder_of_a_user_is_private(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if os.geteuid() == 0:
+            monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        folder = lock_directory({"XDG_RUNTIME_DIR": str(tmp_path)})
+        assert folder.parent == tmp_path
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
     def test_without_a_daemon_the_error_says_so(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -222,12 +222,39 @@ class TestPlainLines:
     def test_a_repeated_kind_is_counted(self, log: EventLog, output: Collected) -> None:
         for slot in range(5000):
             log.submit(event(EventKind.MISSED, "stalled", 1.0, slot=slot))
-            log.submit(event(EventKind.STAGE_FAULT, f"fault {slot}", slot=slot))
+            log.submit(event(EventKind.STAGE_FAULT, "no answer", slot=slot))
         log.close(within_s=PATIENCE_S)
         missed, fault, more = output.text.splitlines()
         assert "missed-slots" in missed
-        assert "fault 0" in fault
+        assert "stage-fault" in fault
         assert more.endswith("not shown: 4999 missed-slots, 4999 stage-fault")
+
+    @pytest.mark.parametrize("kind", [EventKind.STAGE_FAULT, EventKind.PROBE_FAULT])
+    def test_a_fault_with_another_cause_is_written(
+        self, log: EventLog, output: Collected, kind: EventKind
+    ) -> None:
+        for cause in ("no answer", "no answer", "not homed", "no answer"):
+            log.submit(event(kind, cause))
+        log.close(within_s=PATIENCE_S)
+        *faults, more = output.text.splitlines()
+        assert [line.rpartition(": ")[2] for line in faults] == ["no answer", "not homed"]
+        assert more.endswith(f"2 {kind}")
+
+    def test_every_action_of_an_operator_is_written(self, log: EventLog, output: Collected) -> None:
+        for position in (2.0, 4.5, 2.5):
+            log.submit(event(EventKind.ACTION, "goto by lab (pid 7)", position))
+        log.submit(event(EventKind.ACTION, "resume by lab (pid 7)"))
+        log.close(within_s=PATIENCE_S)
+        assert len(output.text.splitlines()) == 4
+
+    def test_causes_without_end_are_counted(self, log: EventLog, output: Collected) -> None:
+        for number in range(5000):
+            log.submit(event(EventKind.PROBE_FAULT, f"late by {number} ms"))
+        log.submit(event(EventKind.STAGE_FAULT, "no answer"))
+        log.close(within_s=PATIENCE_S)
+        lines = output.text.splitlines()
+        assert len(lines) == 20 + 1 + 1
+        assert lines[-1].endswith("not shown: 4980 probe-fault")
 
     def test_every_warning_is_written(self, log: EventLog, output: Collected) -> None:
         for detail in ("nothing is recorded", "no full real time"):

@@ -1,4 +1,4 @@
-"""Measure macontrol on this machine, and compare the results with bars."""
+"""Measure macontrol on this machine, or compare policies on one bench."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from typing import Protocol
 
 from macontrol.command_parser import HelpFormatter
-from macontrol.commands.bench import clients, end_to_end, jitter, posterior
+from macontrol.commands.bench import ab, clients, end_to_end, jitter, posterior
 
 
 class Subject(Protocol):
@@ -23,6 +23,7 @@ SUBJECTS: dict[str, Subject] = {
     "jitter": jitter,
     "clients": clients,
     "end-to-end": end_to_end,
+    "ab": ab,
 }
 
 

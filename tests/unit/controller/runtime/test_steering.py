@@ -109,11 +109,12 @@ def test_a_hold_on_the_way_ends_goto(paper: Config) -> None:
     assert records[-1].position > 1.5
 
 
-def test_a_held_antenna_stays_where_a_late_stage_is_found(paper: Config) -> None:
+@pytest.mark.parametrize("late_slots", [0.2, 1.2, 3.2])
+def test_a_held_antenna_stays_where_a_late_stage_is_found(paper: Config, late_slots: float) -> None:
     bench = ScriptedBench(paper)
 
     def late(stage: ScriptedStage, wanted_mm: float, deadline_s: float) -> Arrival | None:
-        stage.arrives_s = deadline_s + 1e-3
+        stage.arrives_s = deadline_s + late_slots * bench.slot_s
         return None
 
     bench.stage.moves[9] = late  # in slot 10: the first slot has no command
@@ -122,7 +123,7 @@ def test_a_held_antenna_stays_where_a_late_stage_is_found(paper: Config) -> None
     kept = bench.run(20)
     commands = len(bench.stage.commands)
     assert commands == 9  # none after the late one
-    found = kept.slot(12).position
+    found = kept.slot(16).position
     assert found == pytest.approx(bench.stage.position_mm / bench.wavelength_mm)
 
 
@@ -192,6 +193,9 @@ class TestResurvey:
         assert walk.is_done
         survey = walk.survey()
         np.testing.assert_allclose(survey.position, config.survey_positions, atol=1e-9)
+        length = config.physical.region_length
+        ends = [record.position for record in records if record.position in (0.0, length)]
+        assert ends[0] == (0.0 if start < length / 2 else length)  # the nearer one
         rewards = {(record.position, record.reward) for record in records[1:]}
         assert set(zip(survey.position, survey.reward, strict=True)) <= rewards
         assert survey.noise_variance == pytest.approx(config.noise_std**2)
