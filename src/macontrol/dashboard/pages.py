@@ -21,9 +21,9 @@ from macontrol.control.messages import (
     WRONG_PARAMETERS,
 )
 from macontrol.dashboard.board import Board
-from macontrol.dashboard.metrics import CONTENT_TYPE, metrics_text
 from macontrol.dashboard.requests import Guarded, refused
 from macontrol.dashboard.stream import PageStream
+from macontrol.metrics import CONTENT_TYPE, metrics_text
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",

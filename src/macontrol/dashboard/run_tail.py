@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 
 from macontrol.dashboard.run_reader import RunReader
+from macontrol.metrics import Histogram
 
 SAMPLES = 80
-BUCKETS_S = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 1.0)
 _COLUMNS = "slot, position, reward, wake_s, decide_s"
-
-
-@dataclass
-class Histogram:
-    """Counts of durations up to each limit of BUCKETS_S, and their sum."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
-    total_s: float = 0.0
-
-    def add(self, seconds: object) -> None:
-        if isinstance(seconds, float) and isfinite(seconds):
-            self.counts[bisect_left(BUCKETS_S, seconds)] += 1
-            self.total_s += seconds
 
 
 class RunTail:

@@ -15,7 +15,8 @@ from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader
 from macontrol.controller.recording.runfile.database import open_run
 from macontrol.dashboard.run_library import RunLibrary
 from macontrol.dashboard.run_reader import RunReader, nested, numeric
-from macontrol.dashboard.run_tail import BUCKETS_S, SAMPLES, RunTail
+from macontrol.dashboard.run_tail import SAMPLES, RunTail
+from macontrol.metrics import BUCKETS_S
 from support.sample_run import CLOCK, CONFIG, SURVEY, WALL, slot_record, write_run
 from support.waiting import wait_until
 
