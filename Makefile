@@ -29,7 +29,7 @@ UNITDIR ?= /usr/local/lib/systemd/system
 UDEVDIR ?= /usr/local/lib/udev/rules.d
 DOCDIR ?= /usr/local/share/doc/macontrol
 INSTALL_PIP = '$(DESTDIR)$(PREFIX)/bin/python' -m pip --disable-pip-version-check
-UNITS := macontrol.service macontrol@.service
+UNITS := macontrol.service macontrol@.service macontrol-dashboard.service
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -119,8 +119,8 @@ lock: $(UV) ## renew requirements.lock and requirements-dev.lock
 	echo 'setuptools>=77' > $(UV_VENV)/build.in
 	$(COMPILE) $(UV_VENV)/build.in $(foreach e,$(subst $(comma), ,$(EXTRAS)),--extra $(e)) \
 	  -o $(UV_VENV)/dev.lock
-	$(COMPILE) $(UV_VENV)/build.in -c $(UV_VENV)/dev.lock -o $(UV_VENV)/run.lock
-	@{ echo "# Exact versions and hashes of what a run needs, and of the build tool."; \
+	$(COMPILE) $(UV_VENV)/build.in --extra web -c $(UV_VENV)/dev.lock -o $(UV_VENV)/run.lock
+	@{ echo "# Exact versions and hashes of what a run and the dashboard need, and of the build tool."; \
 	   echo "# Do not edit: renew it with \`make lock\`."; cat $(UV_VENV)/run.lock; } > $(LOCK)
 	@{ echo "# Exact versions and hashes of everything \`make test\` installs."; \
 	   echo "# Do not edit: renew it with \`make lock\`."; cat $(UV_VENV)/dev.lock; } > $(DEV_LOCK)
@@ -215,7 +215,8 @@ install-service:
 
 uninstall: ## remove what `make install` put there; settings and recorded runs stay
 	@[ -n '$(DESTDIR)' ] || [ ! -d /run/systemd/system ] || { \
-	  systemctl disable --now macontrol.service; systemctl stop 'macontrol@*.service'; true; }
+	  systemctl disable --now macontrol.service macontrol-dashboard.service; \
+	  systemctl stop 'macontrol@*.service'; true; }
 	rm -f $(foreach unit,$(UNITS),'$(DESTDIR)$(UNITDIR)/$(unit)')
 	rm -f '$(DESTDIR)$(UDEVDIR)/70-macontrol.rules' '$(DESTDIR)$(BINDIR)/macontrol'
 	rm -rf '$(DESTDIR)$(DOCDIR)'

@@ -179,7 +179,7 @@ def _holder(file: int) -> tuple[str, str]:
         return "another process", "stop it first (systemctl stop 'macontrol*')"
     if len(command) > _COMMAND_LENGTH:
         command = command[: _COMMAND_LENGTH - 1] + "…"
-    unit = _unit(pid)
+    unit = service_of(pid)
     stop = f"systemctl stop {unit}" if unit else f"kill {pid}"
     return f"pid {pid} ({command}, since {since})", f"stop it first ({stop})"
 
@@ -214,7 +214,7 @@ def _is_running(pid: int, born: object) -> bool:
     return True
 
 
-def _unit(pid: int) -> str | None:
+def service_of(pid: int) -> str | None:
     """Return the macontrol service of a process; None if it is not in one."""
     try:
         groups = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")

@@ -47,6 +47,7 @@ COMMANDS = {
     "noise-floor": "measure the noise floor again within the run",
     "stop": "end a run",
     "survey": "measure the reward along the rail once, and write it to a file",
+    "dashboard": "serve a web page that shows daemons and runs, and can act on daemons",
     "runs": "list recorded runs, remove old ones, describe the columns of a run file",
     "report": "write a recorded run as a page with figures, for any browser",
     "compare": "compare recorded runs, with the standard errors of their differences",
@@ -178,6 +179,6 @@ def _unknown_command(word: str) -> UsageError:
     if word.casefold() in _RUNNING:
         fix = (
             "`macontrol --backend sim` runs the controller on the simulated bench, "
-            "`macontrol --backend serial` on a stage and a radio"
+            "`macontrol --backend serial` on a stage and a probe"
         )
     return UsageError(f"no command {shortened(word)}", fix)

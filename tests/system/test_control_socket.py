@@ -335,7 +335,7 @@ def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
             [sys.executable, "-c", code, daemon.path], capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
-        daemon.await_status(lambda status: status["events"]["action"] == 2)
+        daemon.await_status(lambda status: status["events"].get("action") == 2)
         run = daemon.end()
     assert run is not None
     names = [e.detail.split(" by ")[0] for e in run.events if e.kind is EventKind.ACTION]

@@ -88,6 +88,7 @@ def test_the_package_has_the_version_of_the_program_and_needs_the_python_of_its_
     [
         "usr/lib/systemd/system/macontrol.service",
         "usr/lib/systemd/system/macontrol@.service",
+        "usr/lib/systemd/system/macontrol-dashboard.service",
         "usr/lib/udev/rules.d/70-macontrol.rules",
         "usr/share/man/man1/macontrol.1.gz",
         "usr/share/bash-completion/completions/macontrol",
@@ -213,7 +214,7 @@ def test_a_removal_stops_and_disables_so_that_a_second_installation_starts_nothi
     machine.run("prerm", "remove")
     assert machine.calls("systemctl") == [
         "stop macontrol.service",
-        "disable macontrol.service macontrol@.service",
+        "disable macontrol.service macontrol@.service macontrol-dashboard.service",
     ]
 
 

@@ -15,7 +15,9 @@ import pytest
 from macontrol.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
-UNITS = ("macontrol.service", "macontrol@.service")
+CONTROLLERS = ("macontrol.service", "macontrol@.service")
+DASHBOARD = "macontrol-dashboard.service"
+UNITS = (*CONTROLLERS, DASHBOARD)
 # Where the program of these tests is: the environment that runs them.
 ENVIRONMENT = Path(sys.executable).parents[1]
 
@@ -97,20 +99,36 @@ def test_a_stage_on_a_port_verifies_with_its_drop_in(units: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("unit", ["macontrol.service", "macontrol@.service"])
+@pytest.mark.parametrize("unit", CONTROLLERS)
 def test_a_hang_up_before_the_run_listens_is_no_end(unit: str) -> None:
     """To systemd a process that SIGHUP ends has ended well, which would not be restarted."""
     assert "\nRestartForceExitStatus=SIGHUP\n" in (REPOSITORY / "systemd" / unit).read_text("utf-8")
 
 
 def test_both_units_are_alike_but_for_the_stage() -> None:
-    one, many = ((REPOSITORY / "systemd" / unit).read_text().splitlines() for unit in UNITS)
+    one, many = ((REPOSITORY / "systemd" / unit).read_text().splitlines() for unit in CONTROLLERS)
     differing = {line.split("=")[0] for line in set(one) ^ set(many) if line[:1] != "#"}
     assert differing == {
         "Description",
         "EnvironmentFile",
         "ExecStart",
     }
+
+
+def test_the_dashboard_is_hardened_as_the_controllers_are() -> None:
+    """The same lines, but for what a controller needs and the dashboard does not."""
+    section = "# Access:"
+    one, other = (
+        set((REPOSITORY / "systemd" / unit).read_text().split(section)[1].splitlines()[1:])
+        for unit in (CONTROLLERS[0], DASHBOARD)
+    )
+    missing = {line.split("=")[0] for line in one - other if line and not line.startswith("#")}
+    assert missing == {"DeviceAllow", "TasksMax"}  # TasksMax is further up
+    same = ("User", "DynamicUser", "StateDirectory", "RuntimeDirectory")
+    texts = [(REPOSITORY / "systemd" / unit).read_text() for unit in (CONTROLLERS[0], DASHBOARD)]
+    for key in same:
+        values = [re.findall(rf"^{key}=(.*)$", text, re.M) for text in texts]
+        assert values[0] == values[1] != []
 
 
 def test_the_units_run_a_serial_stage_as_the_guide_has_it(
@@ -126,7 +144,7 @@ def test_the_units_run_a_serial_stage_as_the_guide_has_it(
     port = str(tmp_path / "left-port")
     text = textwrap.dedent(settings[1]).replace("/dev/macontrol-stage-left", port)
     (tmp_path / "left.toml").write_text(text)
-    for unit in UNITS:
+    for unit in CONTROLLERS:
         line = re.search(r"^ExecStart=\S+ (.*)$", (REPOSITORY / "systemd" / unit).read_text(), re.M)
         assert line
         words = line[1].replace("$MACONTROL_ARGS", arguments[1]).replace("%i", "left")

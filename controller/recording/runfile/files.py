@@ -13,7 +13,6 @@ from pathlib import Path
 from macontrol.config.files.atomic_file import regular_target
 from macontrol.config.model.errors import DataError, InputOutputError
 from macontrol.controller.recording.runfile.lock import NOT_THERE, FileLock, failed
-from macontrol.controller.recording.runfile.reader import OpenRun
 from macontrol.controller.recording.runfile.schema import SAMPLES, beside, is_run_start
 
 SUFFIX = ".sqlite"
@@ -104,6 +103,8 @@ def _rename(path: Path, lock: FileLock) -> Path | None:
             f"{path}: the file exists and is not a run file", "choose another name"
         )
     _fold_log(path)
+    from macontrol.controller.recording.runfile.reader import OpenRun  # needs NumPy
+
     try:
         with OpenRun(path) as run:
             started = run.header.started_wall_s
@@ -137,6 +138,8 @@ def _fold_log(path: Path) -> None:
 
 
 def _holder(path: Path) -> str:
+    from macontrol.controller.recording.runfile.reader import OpenRun  # needs NumPy
+
     try:
         with OpenRun(path) as run:
             return f"macontrol with process id {run.header.pid} on {run.header.host}"

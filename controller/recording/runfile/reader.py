@@ -5,10 +5,7 @@ Reading never writes to a run file and leaves no other file beside it.
 
 from __future__ import annotations
 
-import json
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,26 +16,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol import __version__
-from macontrol.config.files.input_file import check_input
-from macontrol.config.model.errors import DamagedFileError, DataError, InputOutputError, reason_of
+from macontrol.config.model.errors import DataError
 from macontrol.controller.recording.records import Event, EventKind
-from macontrol.controller.recording.runfile.header import RunHeader, Sample
-from macontrol.controller.recording.runfile.schema import (
-    APPLICATION_ID,
-    FORMAT,
-    SLOT_COLUMNS,
-    Column,
-    beside,
+from macontrol.controller.recording.runfile.connection import (
+    DAMAGE,
+    check_format,
+    check_tables,
+    connect,
+    damaged,
 )
+from macontrol.controller.recording.runfile.header import RunHeader, Sample
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS, Column
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
-# What reading a damaged file may raise. SQLite puts parts of the file into its messages, which need
-# not be text, and trusts the lengths in the file.
-_DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError)
-# A run writes no longer value: the longest is a survey of 100 000 samples, 4 MB.
-_LONGEST_VALUE_BYTES = 16 << 20
 _LONGEST_WORD = 100
 
 _ROWS_AT_ONCE = 50_000
@@ -57,7 +48,6 @@ _EVENT_TYPES: dict[str, Sequence[str]] = {
     "detail": ("text",),
     "value": ("real", "integer", "null"),
 }
-_TABLES = ("header", "slots", "events")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +73,10 @@ class OpenRun:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         with ExitStack() as stack:
-            self._connection = _connect(self.path, stack)
+            self._connection = connect(self.path, stack)
             try:
-                self.format = _check_format(self._connection, self.path)
-                _check_tables(self._connection, self.path)
+                self.format = check_format(self._connection, self.path)
+                check_tables(self._connection, self.path)
                 self.header = _read_header(self._connection, self.path)
                 stored = {
                     name for _, name, *_ in self._connection.execute("PRAGMA table_info(slots)")
@@ -95,10 +85,10 @@ class OpenRun:
                 self.count, self.first_slot, self.last_slot = self._row(
                     "SELECT count(*), ifnull(min(slot), 0), ifnull(max(slot), 0) FROM slots"
                 )
-            except _DAMAGE as error:
-                raise _damaged(self.path, error) from error
+            except DAMAGE as error:
+                raise damaged(self.path, error) from error
             if not isinstance(self.first_slot, int) or not isinstance(self.last_slot, int):
-                raise _damaged(self.path, "its slots have no numbers")
+                raise damaged(self.path, "its slots have no numbers")
             self._stack = stack.pop_all()
 
     def __enter__(self) -> OpenRun:
@@ -125,13 +115,13 @@ class OpenRun:
         while taken := list(islice(rows, _ROWS_AT_ONCE)):
             end = begin + len(taken)
             if end > self.count:
-                raise _damaged(self.path, "its slots cannot be counted")
+                raise damaged(self.path, "its slots cannot be counted")
             for column, values in zip(numeric, zip(*taken, strict=True), strict=True):
                 # None becomes NaN in a number, False in a truth.
                 found[column.name][begin:end] = np.array(values, _DTYPE[column.kind])
             begin = end
         if numeric and begin != self.count:
-            raise _damaged(self.path, "its slots cannot be counted")
+            raise damaged(self.path, "its slots cannot be counted")
         for column in chosen:
             if column.kind == "word":
                 found[column.name] = self._words(column)
@@ -170,7 +160,7 @@ class OpenRun:
         self._check_types("slots", self._types([column.name]))
         (longest,) = self._row(f"SELECT ifnull(max(length({expression})), 0) FROM slots")
         if longest > _LONGEST_WORD:
-            raise _damaged(self.path, f"slots has a {column.name} of {longest} characters")
+            raise damaged(self.path, f"slots has a {column.name} of {longest} characters")
         query = f"SELECT ifnull({expression}, '') FROM slots ORDER BY slot"
         words = [word for (word,) in self._all(query)]
         return np.array(words, np.str_) if words else np.empty(0, "U1")
@@ -195,7 +185,7 @@ class OpenRun:
                 for (name, allowed), kind in zip(types.items(), row, strict=True)
                 if kind not in allowed
             )
-            raise _damaged(self.path, f"{table} has a {kind} as its {name}")
+            raise damaged(self.path, f"{table} has a {kind} as its {name}")
 
     def _expressions(self, names: Sequence[str] | None) -> str:
         return ", ".join(self._select[name] for name in names or self._select)
@@ -206,8 +196,8 @@ class OpenRun:
     def _all(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(query, values)
-        except _DAMAGE as error:
-            raise _damaged(self.path, error) from error
+        except DAMAGE as error:
+            raise damaged(self.path, error) from error
 
 
 def _event(slot: int, time_s: float, kind: str, detail: str, value: float | None) -> Event:
@@ -217,89 +207,14 @@ def _event(slot: int, time_s: float, kind: str, detail: str, value: float | None
         return Event(slot, time_s, EventKind.WARNING, f"{kind}: {detail}", value)
 
 
-def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """Open a run file without changing it, on any medium; `stack` closes it.
-
-    A run without a log beside it is over. A log needs a shared-memory file beside it; where SQLite
-    cannot create that, a copy of both files is read.
-    """
-    # This opens nothing: see `lock` for what closing a descriptor does.
-    check_input(path)
-    log = beside(path, "-wal")
-    try:
-        if not log.exists():
-            return _snapshot(path, "immutable=1", stack)
-        check_input(log)
-        try:
-            return _snapshot(path, "mode=ro", stack)
-        except sqlite3.OperationalError:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="macontrol-")))
-            for file in (path, log):
-                shutil.copyfile(file, folder / file.name)
-            return _snapshot(folder / path.name, "mode=ro", stack)
-    except OSError as error:
-        raise InputOutputError(f"{path}: cannot be read: {reason_of(error)}") from error
-    except _DAMAGE as error:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
-            raise _foreign(path) from error
-        raise _damaged(path, error) from error
-
-
-def _snapshot(path: Path, how: str, stack: ExitStack) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, isolation_level=None)
-    try:
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("BEGIN")  # everything is read as of one moment, …
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # … now
-    except BaseException:
-        connection.close()
-        raise
-    stack.callback(connection.close)
-    return connection
-
-
-def _check_format(connection: sqlite3.Connection, path: Path) -> int:
-    """The file's format; DataError if it is not a run file, or in a newer format."""
-    (mark,) = connection.execute("PRAGMA application_id").fetchone()
-    if mark != APPLICATION_ID:
-        raise _foreign(path)
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found > FORMAT:
-        writer = _writer(connection)
-        raise DataError(
-            f"{path}: was written by macontrol {writer} in run-file format {found}; this is "
-            f"macontrol {__version__}, which reads up to format {FORMAT}",
-            f"use macontrol {writer} or newer",
-        )
-    return int(found)
-
-
-def _writer(connection: sqlite3.Connection) -> str:
-    """The version that wrote a file in a newer format."""
-    row = connection.execute("SELECT value FROM header WHERE key = 'version'").fetchone()
-    try:
-        return str(json.loads(row[0]))[:100] if row else "unknown"
-    except (ValueError, TypeError, RecursionError):
-        return "unknown"
-
-
-def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse tables that compute their content, such as views: reading one may never end."""
-    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
-    for name in _TABLES:
-        if not str(found.get(name, "")).upper().startswith("CREATE TABLE"):
-            raise _damaged(path, f"it has no table {name}")
-
-
 def _read_header(connection: sqlite3.Connection, path: Path) -> RunHeader:
     rows = dict(connection.execute("SELECT key, value FROM header"))
     if not all(isinstance(value, str) for value in rows.values()):
-        raise _damaged(path, "its header has a value that is not text")
+        raise damaged(path, "its header has a value that is not text")
     try:
         return RunHeader.from_rows(rows)
     except DataError as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
 
 
 def _expression(column: Column, stored: set[str], path: Path) -> str:
@@ -307,13 +222,5 @@ def _expression(column: Column, stored: set[str], path: Path) -> str:
     if column.name in stored:
         return column.name
     if column.default is None:
-        raise _damaged(path, f"its slots have no column {column.name}")
+        raise damaged(path, f"its slots have no column {column.name}")
     return f"{column.default!r} AS {column.name}"
-
-
-def _foreign(path: Path) -> DataError:
-    return DataError(f"{path}: is not a run file of macontrol")
-
-
-def _damaged(path: Path, reason: object) -> DamagedFileError:
-    return DamagedFileError(f"{path}: the run file is damaged: {reason}")

@@ -154,7 +154,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _notes(lines: Sequence[RunLine]) -> Iterator[str]:
     """What the columns mean, where that is not clear from their names."""
     total = sum(line.size_bytes for line in lines) / 1e6
-    yield f"{len(lines)} runs, {total:.1f} MB. Reward in bit/s/Hz, travel in wavelengths."
+    runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
+    yield f"{runs}, {total:.1f} MB. Reward in bit/s/Hz, travel in wavelengths."
     for how in sorted({line.gain_known_from for line in lines if line.gain_known_from}):
         yield f"Gain over an antenna fixed at x_0: from {how}."
     for why in sorted({line.gain_unknown_because for line in lines if line.gain_unknown_because}):

@@ -255,7 +255,7 @@ class _Command:
             self._options(name),
             clock,
             note=self._note,
-            report=lambda _kind, detail, _value: self._note(detail),
+            report=lambda _kind, text, _value: self._note(text),
         )
         bench = SerialBench(
             config,
