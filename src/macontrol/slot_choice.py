@@ -19,7 +19,7 @@ class SlotChoice:
             first, dash, last = part.strip().partition("-")
             low, high = int(first), int(last if dash else first)
             if not 1 <= low <= high:
-                raise ValueError(f"{part} is no slot or range of slots")
+                raise ValueError(f"{part} is not a slot or a range of slots")
             ranges.append((low, high))
         return cls(tuple(ranges))
 

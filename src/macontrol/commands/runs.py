@@ -5,8 +5,8 @@ A run file is an SQLite database with the tables `header`, `slots` and `events`;
 them. `macontrol report` and `macontrol compare` show runs in detail.
 
 The gain is over an antenna fixed at x_0. It is known for runs on the simulated bench, whose world
-is computed again from config and seed; on hardware it is unknown what
-another antenna would have received.
+is computed again from config and seed; on hardware it is unknown what another antenna would have
+received.
 
 --prune shows the runs that the criteria do not keep, asks, and removes them with the files that
 belong to them. A run that is being recorded is never removed, nor a file that is not a run file.

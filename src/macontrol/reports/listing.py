@@ -52,7 +52,7 @@ class RunLine:
 def run_files(places: Iterable[Path]) -> list[StoredRun]:
     """The run files at these places, newest first: files, or folders without their subfolders.
 
-    What else is in a folder is left out. A file that is no run file is refused.
+    What else is in a folder is left out. A file that is not a run file is refused.
     """
     paths: dict[Path, None] = {}
     for place in places:

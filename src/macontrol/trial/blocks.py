@@ -9,9 +9,9 @@ with the survey's best position; that is what it is.) The first w slots of a blo
 of it, do not count, for any policy: after w slots the window is full of samples of this block, and
 the reward depends neither on this start nor on the policy before.
 
-A policy sees the slots 1, 2, … of its block. The probe and the run file count on through the trial,
-in slots of time since its start: a late measurement belongs to no later block, and a simulated
-channel drifts on while the antenna goes to the next start position.
+A policy sees the slots 1, 2, … of its block. The probe and the run file number the slots through
+the trial, by the time since its start: a late measurement belongs to no later block, and a
+simulated channel drifts also while the antenna goes to the next start position.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class _Counted(Recorder):
 
 
 class _NumberedProbe:
-    """A probe whose slots count on through the trial."""
+    """A probe whose slots are numbered through the trial."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe

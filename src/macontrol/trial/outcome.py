@@ -1,10 +1,10 @@
 """The result of a trial: mean rewards and paired differences with confidence intervals.
 
-The statistics see one number per block, its mean reward. The rewards within a block may be as
-alike as they like: what counts is the scatter of the differences between rounds. The difference of
-two policies in a round is free of whatever both blocks have in common, such as a slow drift. The
-differences of n rounds give their mean and, with Student's t for n - 1 degrees of freedom, its
-confidence interval. This assumes that the differences of different rounds are independent.
+The statistics see one number per block, its mean reward. Rewards within a block may be correlated:
+what counts is the scatter of the differences between rounds. The difference of two policies in a
+round is free of whatever both blocks have in common, such as a slow drift. The differences of n
+rounds give their mean and, with Student's t for n - 1 degrees of freedom, its confidence interval.
+This assumes that the differences of different rounds are independent.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """ "better" or "worse" if the interval is on one side of 0, else "no difference"."""
+        """ "better" or "worse" if the interval is on one side of 0, else "level"."""
         if self.half_width is None:
             return "unknown"
         if abs(self.mean) <= self.half_width:
-            return "no difference"
+            return "level"
         return "better" if self.mean > 0 else "worse"
 
 

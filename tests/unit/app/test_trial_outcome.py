@@ -80,7 +80,7 @@ def test_a_verdict_follows_the_interval() -> None:
     assert outcome_of_rewards(plan, steps).differences[0].verdict == "better"
     assert outcome_of_rewards(plan, steps[:, ::-1]).differences[0].verdict == "worse"
     level = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 3.1]])
-    assert outcome_of_rewards(plan, level).differences[0].verdict == "no difference"
+    assert outcome_of_rewards(plan, level).differences[0].verdict == "level"
 
 
 def test_only_complete_rounds_count() -> None:

@@ -1,9 +1,9 @@
 """Compare policies on one bench: they alternate in blocks, in a new random order in each round.
 
 The bench is opened, homed and surveyed once. Then every round has one block of each policy, so that
-a drift of the channel or the radio reaches all alike. The result is the mean reward of each policy
-and its difference from the first one, with a 95 % confidence interval over the rounds (Student's
-t): what is alike within a block does not matter. A policy that is given twice, as in
+a drift of the channel or the radio affects all of them. The result is the mean reward of each
+policy and its difference from the first one, with a 95 % confidence interval over the rounds
+(Student's t): correlation within a block does not matter. A policy that is given twice, as in
 fixed,fixed, should show no difference.
 
 Each block starts with a new policy, at its start position, with sigma_f of the survey and without
