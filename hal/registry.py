@@ -58,12 +58,12 @@ def _built(what: str, protocol: type, reference: str, *arguments: Any, **options
     """What a driver's factory makes; ConfigError if it fails, or does not fulfil its protocol."""
     try:
         made = resolve(reference)(*arguments, **options)
+        require_members(made, protocol, what)
     except MacontrolError:
         raise
     except (Exception, SystemExit) as error:
         fix = f"correct the driver: {reference}"
         raise ConfigError(f"{what} cannot be built: {described(error)}", fix) from error
-    require_members(made, protocol, what)
     return made
 
 

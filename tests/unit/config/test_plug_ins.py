@@ -48,6 +48,12 @@ class Fails:
     def __init__(self, inputs):
         raise KeyError("no idea")
 
+class Exits(Still):
+    margin = 0.0
+    @property
+    def surface(self):
+        raise SystemExit(0)
+
 class Clash(Still):
     class Settings(Section):
         beta: float = 1.0
@@ -191,7 +197,12 @@ class TestReference:
 
     @pytest.mark.parametrize(
         ("name", "part"),
-        [("Half", "decide, resume, withdraw"), ("Away", "off the rail"), ("Fails", "KeyError")],
+        [
+            ("Half", "decide, resume, withdraw"),
+            ("Away", "off the rail"),
+            ("Fails", "KeyError"),
+            ("Exits", "SystemExit"),
+        ],
     )
     def test_one_that_is_no_policy_is_refused_when_it_is_built(
         self, name: str, part: str, paper: Config
