@@ -233,7 +233,7 @@ class RaisedAs:
         raise self._kind(f"{self._what} raised {described(error)}", self._fix) from error
 
 
-_REPORT = "report it to the author of the driver"
-STAGE_CODE = RaisedAs(StageError, "the stage's driver", _REPORT)
-PROBE_CODE = RaisedAs(ProbeError, "the probe's driver", _REPORT)
+AUTHOR = "report it to the author of the driver"
+STAGE_CODE = RaisedAs(StageError, "the stage's driver", AUTHOR)
+PROBE_CODE = RaisedAs(ProbeError, "the probe's driver", AUTHOR)
 POLICY_CODE = RaisedAs(PolicyError, "the policy", "correct the policy")
