@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
 from macontrol.config.model.errors import ConfigError, MacontrolError, described
 from macontrol.config.model.registry import Registry, require_members, resolve
-from macontrol.config.sections.driver import DriverSettings
+from macontrol.config.sections.driver import DriverSettings, require_table
 from macontrol.config.sections.probe import ProbeSettings
 from macontrol.config.sections.stage import StageSettings
 from macontrol.hal.clock import Clock
@@ -52,18 +52,19 @@ def _check(name: str, settings: object, base: type[DriverSettings]) -> None:
         raise TypeError(f"its settings are {settings!r}, not a subclass of {base.__name__}")
     if settings.driver_name() != name:
         raise ValueError(f"its settings are those of the driver {settings.driver_name()!r}")
+    require_table(name, settings)
 
 
 def _built(what: str, protocol: type, reference: str, *arguments: Any, **options: Any) -> Any:
     """What a driver's factory makes; ConfigError if it fails, or does not fulfil its protocol."""
     try:
         made = resolve(reference)(*arguments, **options)
+        require_members(made, protocol, what)
     except MacontrolError:
         raise
     except (Exception, SystemExit) as error:
         fix = f"correct the driver: {reference}"
         raise ConfigError(f"{what} cannot be built: {described(error)}", fix) from error
-    require_members(made, protocol, what)
     return made
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
+from macontrol.config.model.errors import AUTHOR, StageError
 from macontrol.config.model.motion import Trapezoid
 
 
@@ -41,6 +43,18 @@ class StageDescription:
     def motion(self) -> Trapezoid:
         """How the stage moves, in millimetres, without latency and settling."""
         return Trapezoid(self.speed_mm_per_s, self.acceleration_mm_per_s2)
+
+
+def require_plausible(about: StageDescription) -> None:
+    """Raise StageError for a description with numbers that no stage has."""
+    positive = (about.travel_mm, about.speed_mm_per_s)
+    others = (about.step_mm, about.latency_s, about.settling_s, about.tolerance_mm)
+    if not (
+        all(0 < number < inf for number in positive)
+        and all(0 <= number < inf for number in others)
+        and about.acceleration_mm_per_s2 > 0
+    ):
+        raise StageError(f"no stage can be as it is described: {about}", AUTHOR)
 
 
 @dataclass(frozen=True, slots=True)

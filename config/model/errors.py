@@ -199,7 +199,9 @@ def described(error: BaseException) -> str:
     """An exception of any code in one line: its type, its text, and where that code raised it."""
     try:
         text = " ".join(str(error).split())[:300]
-    except Exception:  # the code of others may fail here too
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # the code of others may fail here too, or exit
         text = ""
     place = place_of(error)
     return f"{type(error).__name__}{': ' if text else ''}{text}{f' ({place})' if place else ''}"
@@ -220,23 +222,23 @@ def place_of(error: BaseException) -> str:
 
 
 class RaisedAs:
-    """In a `with`: whatever the code of a driver raises is raised as an error of its device.
+    """In a `with`: whatever the code of a plug-in raises is raised as an error of its kind.
 
-    The errors of the device and of its configuration pass unchanged, and so does an interrupt.
+    Errors of this kind and of the configuration pass unchanged, and so does an interrupt.
     """
 
-    def __init__(self, kind: type[HardwareError], what: str) -> None:
-        self._kind, self._what = kind, what
+    def __init__(self, kind: type[MacontrolError], what: str, fix: str) -> None:
+        self._kind, self._what, self._fix = kind, what, fix
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
         if error is None or isinstance(error, (self._kind, ConfigError, KeyboardInterrupt)):
             return
-        raise self._kind(
-            f"{self._what} raised {described(error)}", "report it to the author of the driver"
-        ) from error
+        raise self._kind(f"{self._what} raised {described(error)}", self._fix) from error
 
 
-STAGE_CODE = RaisedAs(StageError, "the stage's driver")
-PROBE_CODE = RaisedAs(ProbeError, "the probe's driver")
+AUTHOR = "report it to the author of the driver"
+STAGE_CODE = RaisedAs(StageError, "the stage's driver", AUTHOR)
+PROBE_CODE = RaisedAs(ProbeError, "the probe's driver", AUTHOR)
+POLICY_CODE = RaisedAs(PolicyError, "the policy", "correct the policy")

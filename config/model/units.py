@@ -13,8 +13,11 @@ def wavelength_mm(frequency_hz: float) -> float:
 
 
 def from_db(decibels: float) -> float:
-    """A ratio of powers from decibels."""
-    return float(10.0 ** (decibels / 10.0))
+    """A ratio of powers from decibels; inf if it is too large for a float."""
+    try:
+        return float(10.0 ** (decibels / 10.0))
+    except OverflowError:
+        return inf
 
 
 def to_db(power_ratio: float) -> float:

@@ -66,11 +66,12 @@ def algorithm_class(policy: str) -> type[Algorithm]:
     found = POLICIES[policy]
     if found.settings is None:
         return Algorithm
-    if taken := sorted(found.settings.model_fields.keys() & Algorithm.model_fields.keys()):
+    names = {found.name, *found.settings.model_fields}
+    if taken := sorted(names & Algorithm.model_fields.keys()):
         raise ConfigError(
-            f"the settings of the policy {policy} have keys of [algorithm]: {', '.join(taken)}",
+            f"the settings of the policy {policy} have names of [algorithm]: {', '.join(taken)}",
             "rename them; a policy can use those of [algorithm] as they are",
         )
-    names = {"__module__": found.settings.__module__, "__annotations__": {"policy": str}}
-    made = type("Algorithm", (found.settings, Algorithm), names | {"policy": found.name})
+    members = {"__module__": found.settings.__module__, "__annotations__": {"policy": str}}
+    made = type("Algorithm", (found.settings, Algorithm), members | {"policy": found.name})
     return cast("type[Algorithm]", made)

@@ -8,6 +8,8 @@ class of `config` declares it, and the driver's own otherwise. The same holds fo
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
@@ -24,6 +26,27 @@ from macontrol.config.model.registry import is_reference
 from macontrol.config.sections.section import Section
 
 _SHARED = "macontrol.config."
+
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def require_table(name: str, settings: type[Section]) -> None:
+    """Raise ValueError for settings that cannot be a table of this name in a TOML file."""
+    if _BARE_KEY.fullmatch(name) is None:
+        raise ValueError(f"its name {name[:80]!r} may have letters, digits, - and _ only")
+    if name in settings.model_fields:
+        raise ValueError(f"its name {name!r} is also the name of one of its settings")
+    given = {key: each for key, each in settings.model_fields.items() if not each.is_required()}
+    for key, setting in given.items():
+        try:
+            json.dumps(
+                setting.get_default(call_default_factory=True, validated_data={}), allow_nan=False
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the default of its setting {key} cannot be in a file: {error}"
+            ) from None
 
 
 class ChosenSettings(Section):

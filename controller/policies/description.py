@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from macontrol.config.sections.driver import require_table
 from macontrol.config.sections.section import Section
 from macontrol.controller.policies.policy import Policy, Posterior
 
@@ -84,6 +85,8 @@ class PolicyDescription:
         model: object = self.settings
         if model is not None and not (isinstance(model, type) and issubclass(model, Section)):
             raise TypeError(f"its settings are {model!r}, not a subclass of Section")
+        if model is not None:
+            require_table(self.name, model)
 
     @classmethod
     def adopt(cls, policy: type, name: str) -> PolicyDescription:

@@ -6,13 +6,14 @@ entry-point group `macontrol.policies`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from macontrol.config import policies
 from macontrol.config.model.errors import ConfigError, MacontrolError, described
 from macontrol.config.model.registry import Registry, require_members
 from macontrol.controller.policies.description import PolicyDescription, PolicyInputs
-from macontrol.controller.policies.policy import Policy
+from macontrol.controller.policies.policy import HasPosterior, HasSettings, HasSurface, Policy
 
 if TYPE_CHECKING:
     from macontrol.config import Config
@@ -42,19 +43,29 @@ def make_policy(
         with_samples=with_samples,
     )
     name = config.algorithm.policy
+    return build_policy(POLICIES[name].build, inputs, name)
+
+
+def build_policy(
+    build: Callable[[PolicyInputs], Policy], inputs: PolicyInputs, name: str
+) -> Policy:
+    """The policy that `build` makes of its inputs; ConfigError if it cannot be used."""
+    length = inputs.config.physical.region_length
     try:
-        policy = POLICIES[name].build(inputs)
+        policy = build(inputs)
         require_members(policy, Policy, f"the policy {name}")
         start = float(policy.start_position)
+        for capability in (HasPosterior, HasSettings, HasSurface):
+            isinstance(policy, capability)  # it reads properties, which may raise anything
     except MacontrolError:
         raise
     except (Exception, SystemExit) as error:
         raise ConfigError(
             f"the policy {name} cannot be built: {described(error)}", "correct the policy"
         ) from error
-    if not 0 <= start <= config.physical.region_length:
+    if not 0 <= start <= length:
         raise ConfigError(
             f"the policy {name} starts at {start!r}, off the rail",
-            f"its start_position must be in [0, {config.physical.region_length:g}] wavelengths",
+            f"its start_position must be in [0, {length:g}] wavelengths",
         )
     return policy

@@ -27,6 +27,9 @@ _LATE_S = 3.0
 _RETRY_S = 0.5
 # Measurements are numbered from here on: far enough before slot 1.
 _FIRST_NUMBER = -500_000
+_NOTHING = ProbeError(
+    "no measurement arrives", "see what `macontrol check` reports about the probe"
+)
 
 
 def walk_rail(
@@ -131,7 +134,10 @@ class SurveyWalk:
                 self._patience.failed(0, EventKind.PROBE_FAULT, fault)
                 self._clock.sleep_until(self._clock.now() + _RETRY_S)
                 continue
-            self._patience.recovered(0)
+            if seen is not None:
+                self._patience.recovered(0)
+            elif not self._stop.is_set:
+                self._patience.failed(0, EventKind.PROBE_FAULT, _NOTHING)
             return seen
         return None
 

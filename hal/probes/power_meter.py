@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from math import isfinite, nan, sqrt
-from statistics import fmean, stdev
+from statistics import stdev
 
 from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.reward import DB_PER_NEPER
@@ -23,7 +23,7 @@ _THREAD_ENDS_S = 5.0
 
 def mean_level(powers: Sequence[float], least_sigma_db: float) -> Outcome:
     """The mean of powers with its standard error, which is at least `least_sigma_db`."""
-    power = fmean(powers)
+    power = sum(powers) / len(powers)  # inf beyond the largest float, where fmean raises
     if not (isfinite(power) and power > 0):
         return NOT_A_NUMBER
     spread = stdev(powers) if len(powers) > 1 else 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
-from macontrol.config.model.errors import CommandRefusedError
+from macontrol.config.model.errors import POLICY_CODE, CommandRefusedError
 from macontrol.config.model.grid import ON_GRID
 from macontrol.controller.policies.policy import HasSurface, Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
@@ -76,19 +76,22 @@ def play_policy(
     for t in range(slots):
         g = grid.interpolate(world.reward[t], x)
         r = g + float(world.noise[t])
-        if late is not None and t > 0 and late[t - 1]:
-            policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
-        if late is None or not late[t]:
-            policy.observe(t + 1, x, r)
-        decision = policy.decide(t + 1, x)
+        with POLICY_CODE:
+            if late is not None and t > 0 and late[t - 1]:
+                policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
+            if late is None or not late[t]:
+                policy.observe(t + 1, x, r)
+            decision = policy.decide(t + 1, x)
+            target[t], after[t] = decision.target, decision.position
+            shortfall[t] = decision.shortfall
+            if surface is not None:
+                surface_meter.update(surface.surface)
+        wanted = float(after[t])
         # A comparison with NaN is false.
-        if not (lowest <= decision.position <= highest and abs(decision.position - x) <= stroke):
-            raise _out_of_reach(config, t + 1, x, decision.position)
+        if not (lowest <= wanted <= highest and abs(wanted - x) <= stroke):
+            raise _out_of_reach(config, t + 1, x, wanted)
         position[t], reward[t], observed[t] = x, g, r
-        target[t], after[t], shortfall[t] = decision.target, decision.position, decision.shortfall
-        if surface is not None:
-            surface_meter.update(surface.surface)
-        x = decision.position
+        x = wanted
     trajectory = Trajectory(
         start=policy.start_position,
         position=position,

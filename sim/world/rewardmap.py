@@ -135,10 +135,10 @@ def _stored_text(path: Path | str, name: str) -> str | None:
     """What is stored under a name beside the arrays of a map, if anything."""
     check_archive(Path(path))
     try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            return None
-        with archive:
+        with open(path, "rb") as file:  # numpy leaves a damaged archive open
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                return None
             return str(archive[name]) if name in archive.files else None
     except Exception:  # numpy may raise anything for a damaged archive
         return None  # `load_map` reports what is wrong with the file

@@ -38,6 +38,7 @@ from macontrol.hal.probe import TONE_LOST
 from macontrol.hal.registry import PROBES, STAGES
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
+from macontrol.hal.stage import require_plausible
 from macontrol.recorders import FaultReporter
 
 _CONNECT_S = 30.0
@@ -124,6 +125,7 @@ class SerialBench:
             port = port_identity(self._config.stage.port_path)
             self._identity = {**self._stage.identity_parts, "port": port}
             description = self._stage.description
+            require_plausible(description)
             self._report(
                 f"{self._config.stage.driver} stage on {description.name}: "
                 f"{description.travel_mm:.1f} mm, "

@@ -15,7 +15,7 @@ from macontrol.hal.clock import Clock
 from macontrol.hal.probes.scpi.transport import Transport
 
 ASK_ERROR = "SYST:ERR?"
-_ERROR = re.compile(r'([+-]?\d+)\s*,\s*(".*|[A-Za-z]+ .*)')
+_ERROR = re.compile(r'([+-]?\d{1,9})\s*,\s*(".*|[A-Za-z]+ .*)')
 _MOST_ERRORS = 30
 _SEND_S = 1.0
 

@@ -15,6 +15,7 @@ from macontrol.hal import Clock
 from macontrol.hal.registry import STAGES
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
+from macontrol.hal.stage import require_plausible
 from macontrol.serial_bench import SerialBench
 
 _SUBJECTS = ("board", "settings", "homing", "latency", "slot")
@@ -93,6 +94,7 @@ class StageExamination:
         )
         self._closing.callback(bench.stage.close)
         bench.stage.connect(self._clock.now() + _CONNECT_S)
+        require_plausible(bench.stage.description)
         return bench.stage
 
     def _report_settings(self, stage: SerialStage | None) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import DataError
+from macontrol.interface.arguments import seed_of, slots_of
 from macontrol.sim.world import rewardmap
 from macontrol.sim.world.rewardmap import Floats, RewardMap
 
@@ -60,8 +61,8 @@ def simulate_map(
     Without `seed` and `slots`, the config's `run.seed` and `run.horizon` are used.
     """
     config = config or load_config()
-    seed = config.run.seed if seed is None else seed
-    found = rewardmap.simulate_map(config, seed, config.run.horizon if slots is None else slots)
+    seed = seed_of(config, seed)
+    found = rewardmap.simulate_map(config, seed, slots_of(config, slots))
     return _with_config(config, found, seed)
 
 
@@ -79,19 +80,22 @@ def make_map(
     rewards of the first slot.
     """
     config = config or load_config()
-    rows = np.asarray(reward)
     if survey_position is None:
         survey_position = config.survey_positions
-    if survey_reward is None:
-        survey_reward = np.zeros(np.shape(survey_position))
-        if rows.shape[1:] == (config.grid_size,) and len(rows):  # else it is refused below
-            survey_reward = np.interp(np.asarray(survey_position), config.grid.points, rows[0])
-    arrays = {
-        "reward": rows,
-        "noise": np.zeros(rows.shape[:1]) if noise is None else np.asarray(noise),
-        "survey_position": np.asarray(survey_position),
-        "survey_reward": np.asarray(survey_reward),
-    }
+    try:
+        rows = np.asarray(reward)
+        if survey_reward is None:
+            survey_reward = np.zeros(np.shape(survey_position))
+            if rows.shape[1:] == (config.grid_size,) and len(rows):  # else it is refused below
+                survey_reward = np.interp(np.asarray(survey_position), config.grid.points, rows[0])
+        arrays = {
+            "reward": rows,
+            "noise": np.zeros(rows.shape[:1]) if noise is None else np.asarray(noise),
+            "survey_position": np.asarray(survey_position),
+            "survey_reward": np.asarray(survey_reward),
+        }
+    except (TypeError, ValueError) as error:  # as numpy says it: rows of unequal length, words
+        raise DataError(f"make_map: {error}", "give arrays of numbers") from error
     return _with_config(config, rewardmap.map_of("make_map", arrays, config))
 
 

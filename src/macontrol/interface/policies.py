@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from macontrol.config import Config, load_config
+from macontrol.controller.policies import registry
 from macontrol.controller.policies.description import PolicyInputs
 from macontrol.controller.policies.policy import Policy
 from macontrol.controller.policies.registry import POLICIES
@@ -28,11 +29,13 @@ def build_policy(
     if policy is None:
         policy = config.algorithm.policy
     if isinstance(policy, str):
-        return POLICIES[policy].build(inputs), policy
+        return registry.build_policy(POLICIES[policy].build, inputs, policy), policy
+    name: str = getattr(policy, "__name__", type(policy).__name__)
     if isinstance(policy, type) or not hasattr(policy, "decide"):
         build = cast("Callable[[PolicyInputs], Policy]", policy)
-        return build(inputs), getattr(policy, "__name__", type(policy).__name__)
-    return cast(Policy, policy), type(policy).__name__
+        return registry.build_policy(build, inputs, name), name
+    ready = cast(Policy, policy)
+    return registry.build_policy(lambda _: ready, inputs, name), name
 
 
 def with_policy(config: Config, policy: AnyPolicy | None) -> Config:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.controller.survey.samples import Survey
+from macontrol.interface.arguments import seed_of
 from macontrol.interface.maps import Map
 from macontrol.interface.policies import AnyPolicy, build_policy, with_policy
 from macontrol.sim.research.episode import outcome_of, play_policy
@@ -71,7 +72,7 @@ def replay(map: Map, policy: AnyPolicy | None = None, *, seed: int | None = None
     """
     config = with_policy(map.config, policy)
     survey = Survey(map.survey_position, map.survey_reward)
-    built, name = build_policy(policy, config, survey, config.run.seed if seed is None else seed)
+    built, name = build_policy(policy, config, survey, seed_of(config, seed))
     episode = play_policy(config, built, map._world)
     run = episode.trajectory
     outcome = outcome_of(config, episode, float(oracle_value(map.reward, config)[0]))

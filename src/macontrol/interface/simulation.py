@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import InputOutputError, StageError, UsageError
+from macontrol.config.model.errors import InputOutputError, StageError
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S
 from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, set_aside
 from macontrol.controller.runtime.clock import VirtualClock, WallClock
@@ -19,6 +19,7 @@ from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Clock
+from macontrol.interface.arguments import slots_of
 from macontrol.interface.policies import AnyPolicy, build_policy, with_policy
 from macontrol.interface.runs import Run, open_run
 from macontrol.sim.bench.simulated import SimulatedBench
@@ -45,9 +46,7 @@ def run_simulated(
     config = with_policy(config or load_config(), policy)
     if seed is not None:
         config = load_config(assignments=[f"run.seed={seed}"], base=config)
-    slots = config.run.horizon if slots is None else slots
-    if slots < 1:
-        raise UsageError(f"a run of {slots} slots", "it needs at least one")
+    slots = slots_of(config, slots)
     with ExitStack() as closing:
         if run_file is None:
             folder = closing.enter_context(TemporaryDirectory(prefix="macontrol-"))

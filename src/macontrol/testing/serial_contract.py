@@ -57,24 +57,30 @@ class SerialStageContract(StageContract):
         stage = bench.stage()
         with pytest.raises(StageError) as error:
             _ = stage.description
-        assert error.value.fix == "connect first"
+        assert error.value.fix == "connect first", "the fix must be to connect first"
         with pytest.raises(StageLostError):
             stage.move_to(0.0, self.soon())
         stage.stop()
         stage.close()
 
     def test_the_identity_has_named_parts(self, stage: SerialStage) -> None:
-        assert {"firmware", "settings"} <= stage.identity_parts.keys()
-        assert all(stage.identity_parts.values())
+        parts = stage.identity_parts
+        assert {"firmware", "settings"} <= parts.keys(), "the identity has firmware and settings"
+        assert all(parts.values()), "no part of the identity may be empty"
 
     def test_the_quickest_answers_give_the_least_latency(self, stage: SerialStage) -> None:
-        assert stage.answer_times.samples
-        assert 0 < stage.quickest_description.latency_s <= stage.description.latency_s
+        assert stage.answer_times.samples, "connect must time the answers of the board"
+        quickest_s, usual_s = stage.quickest_description.latency_s, stage.description.latency_s
+        assert 0 < quickest_s <= usual_s, (
+            f"the quickest answers must give the least latency, not {quickest_s:.3g} s where the "
+            f"usual ones give {usual_s:.3g} s"
+        )
 
     def test_the_port_has_one_owner(self, bench: StageBench, stage: SerialStage) -> None:
         with pytest.raises(LineBusyError):
             bench.stage().connect(self.soon())
-        assert stage.where(self.soon()).arrived
+        arrival = stage.where(self.soon())
+        assert arrival.arrived, "another client of the port must not disturb the owner"
 
     # -- Homing -------------------------------------------------------------------------------
 
@@ -86,18 +92,18 @@ class SerialStageContract(StageContract):
             asks.connect(self.soon())
             with pytest.raises(StageError) as error:
                 asks.home(self.soon())
-            assert "--yes" in error.value.fix
-            assert not asks.is_homed
+            assert "--yes" in error.value.fix, "the fix must name --yes"
+            assert not asks.is_homed, "a stage that was not homed must not be homed"
         finally:
             asks.close()
         if before is not None:
-            assert bench.carriage_mm() == before
+            assert bench.carriage_mm() == before, "nothing may move without permission"
 
     def test_a_stop_request_ends_a_homing(self, stage: SerialStage) -> None:
         stage.move_to(self.at(stage, 0.5), self.soon())
         with pytest.raises(StopRequestedError):
             stage.home(self.soon(2 * self.deadline_s), lambda: False)
-        assert not stage.is_homed
+        assert not stage.is_homed, "a homing that was stopped must not give a position"
         with pytest.raises(StageLostError):
             stage.move_to(0.0, self.soon())
 
@@ -106,33 +112,41 @@ class SerialStageContract(StageContract):
         home = stage.where(self.soon()).position_mm
         stage.move_to(self.at(stage, 0.2), self.soon())
         stage.home(self.soon(2 * self.deadline_s))
-        assert stage.where(self.soon()).position_mm == home
+        again = stage.where(self.soon()).position_mm
+        assert again == home, f"homing must end at the same place: at {home} mm, then at {again} mm"
         self.require_at(stage, home)
 
     def test_a_stage_that_is_connected_again_is_not_homed(self, stage: SerialStage) -> None:
         target = self.at(stage, 0.05)
         stage.close()
         stage.connect(self.soon())
-        assert not stage.is_homed
+        assert not stage.is_homed, "a stage that is connected again must not be homed"
         with pytest.raises(StageError):
             stage.move_to(target, self.soon())
         stage.home(self.soon(2 * self.deadline_s))
-        assert stage.move_to(target, self.soon()).arrived
+        assert stage.move_to(target, self.soon()).arrived, "it must move after it was homed"
 
     # -- Moves --------------------------------------------------------------------------------
 
     def test_reports_are_exact(self, stage: SerialStage) -> None:
         for share in (0.1, 0.105, 0.3, 0.0, 1.0):
             target = self.at(stage, share)
-            assert stage.move_to(target, self.soon()).position_mm == pytest.approx(target, abs=1e-6)
+            reported = stage.move_to(target, self.soon()).position_mm
+            assert reported == pytest.approx(target, abs=1e-6), (
+                f"a report must be exact: it is {reported} mm at {target} mm"
+            )
 
     def test_single_steps_are_possible(self, stage: SerialStage) -> None:
         step = stage.description.step_mm
         start = stage.move_to(self.at(stage, 0.2), self.soon()).position_mm
         for count in range(1, 6):
-            arrival = stage.move_to(start + count * step, self.soon())
-            assert arrival.arrived
-            assert arrival.position_mm == pytest.approx(start + count * step, abs=1e-6)
+            target = start + count * step
+            arrival = stage.move_to(target, self.soon())
+            assert arrival.arrived, f"a single step to {target} mm must arrive"
+            assert arrival.position_mm == pytest.approx(target, abs=1e-6), (
+                f"a single step must be possible: sent to {target} mm, it is at "
+                f"{arrival.position_mm} mm"
+            )
 
     def test_a_stop_keeps_it_homed(self, stage: SerialStage) -> None:
         self.depart(stage)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sqlite3
 import subprocess
 import sys
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import macontrol
-from macontrol.config.model.errors import CommandRefusedError, DataError, UsageError
+from macontrol.config.model.errors import (
+    CommandRefusedError,
+    ConfigError,
+    DataError,
+    PolicyError,
+    UsageError,
+)
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.research.oracle import oracle_value
@@ -125,6 +133,28 @@ def test_a_replay_refuses_what_the_guard_refuses(destination: float) -> None:
         macontrol.replay(WORLD, Wrong)
 
 
+@pytest.mark.parametrize(
+    "error", [ValueError("no idea"), SystemExit(0), ZeroDivisionError(), GeneratorExit()]
+)
+def test_a_policy_that_raises_ends_a_replay(error: BaseException) -> None:
+    class Raising(BestOfSurvey):
+        def decide(self, slot: int, position: float) -> macontrol.Decision:
+            raise error
+
+    with pytest.raises(PolicyError) as end:
+        macontrol.replay(WORLD, Raising)
+    assert type(error).__name__ in end.value.detail
+    assert end.value.__cause__ is error
+
+
+@pytest.mark.parametrize("wrong", [5, object(), [], object, int, lambda _: None, Leaping.decide])
+def test_what_is_no_policy_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError):
+        macontrol.replay(WORLD, wrong)
+    with pytest.raises(ConfigError):
+        macontrol.run_simulated(wrong, CONFIG, slots=2)
+
+
 def test_the_oracle_is_above_every_policy_and_within_reach() -> None:
     best = macontrol.oracle(WORLD)
     found = macontrol.replay(WORLD)
@@ -177,6 +207,23 @@ def test_a_map_that_does_not_fit_is_refused(reward: np.ndarray[tuple[int, ...], 
         macontrol.make_map(reward, config=CONFIG)
 
 
+@pytest.mark.parametrize("reward", [[[1.0], [1.0, 2.0]], np.full((3, 601), "x"), "x", {}])
+def test_what_are_no_numbers_is_refused(reward: Any) -> None:
+    with pytest.raises(DataError):
+        macontrol.make_map(reward, config=CONFIG)
+    with pytest.raises(DataError):
+        macontrol.make_map(WORLD.reward, config=CONFIG, survey_position=reward)
+
+
+def test_a_damaged_map_is_closed(tmp_path: Path) -> None:
+    WORLD.save(tmp_path / "map.npz")
+    whole = (tmp_path / "map.npz").read_bytes()
+    (tmp_path / "map.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError):
+        macontrol.load_map(tmp_path / "map.npz")
+    gc.collect()  # pytest reports the warning of a file that is still open
+
+
 def test_a_map_without_config_needs_one(tmp_path: Path) -> None:
     WORLD._world.save(tmp_path / "map.npz")
     with pytest.raises(DataError, match="no config"):
@@ -216,8 +263,18 @@ def test_an_earlier_run_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_wrong_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="0 slots"):
-        macontrol.run_simulated(slots=0)
+    for slots in (0, -1, 1.5, "3", nan):
+        with pytest.raises(UsageError):
+            macontrol.run_simulated(slots=slots)  # type: ignore[arg-type]
+        with pytest.raises(UsageError):
+            macontrol.simulate_map(slots=slots)  # type: ignore[arg-type]
+    for seed in (-1, 1.5, "x", 1 << 70):
+        with pytest.raises(ConfigError):
+            macontrol.run_simulated(slots=2, seed=seed)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError):
+            macontrol.simulate_map(slots=2, seed=seed)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError):
+            macontrol.replay(WORLD, "fixed", seed=seed)  # type: ignore[arg-type]
     with pytest.raises(macontrol.MacontrolError):
         macontrol.replay(WORLD, "no-such-policy")
     monkeypatch.setitem(sys.modules, "xarray", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from math import nan
+from math import inf, nan
 from typing import ClassVar
 
 import pytest
@@ -306,6 +306,30 @@ def test_whatever_a_driver_raises_is_an_error_of_its_device(
         setting.open()
     other = "radio closed" if device == "stage" else "stage closed"
     assert other in setting.log
+
+
+@pytest.mark.fault("driver-raises")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"travel_mm": nan},
+        {"travel_mm": inf},
+        {"travel_mm": 0.0},
+        {"speed_mm_per_s": -1.0},
+        {"speed_mm_per_s": 0.0},
+        {"acceleration_mm_per_s2": nan},
+        {"settling_s": -0.1},
+        {"step_mm": nan},
+        {"tolerance_mm": inf},
+    ],
+)
+def test_a_stage_that_no_stage_can_be_is_refused_before_it_moves(wrong: dict[str, float]) -> None:
+    setting = Setting(lambda: 5.0)
+    about = replace(Stage.quickest_description, **wrong)
+    setting.stage.quickest_description = about  # type: ignore[misc]
+    with pytest.raises(StageError):
+        setting.open()
+    assert "homed" not in setting.log
 
 
 @pytest.mark.fault("driver-raises")

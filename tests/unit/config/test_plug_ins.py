@@ -48,6 +48,12 @@ class Fails:
     def __init__(self, inputs):
         raise KeyError("no idea")
 
+class Exits(Still):
+    margin = 0.0
+    @property
+    def surface(self):
+        raise SystemExit(0)
+
 class Clash(Still):
     class Settings(Section):
         beta: float = 1.0
@@ -81,6 +87,30 @@ class Raises:
 
 STAGE = StageDriver("lab-stage", "l", LabStage, "lab_drivers:Half", "lab_drivers:Half", "paper")
 PROBE = ProbeDriver("lab-probe", "l", LabProbe, "lab_drivers:Half", "x", lambda text: None, "r")
+def named(name):
+    class Settings(LabProbe):
+        driver: Literal[name] = name
+    return lambda: replace(PROBE, name=name, settings=Settings)
+
+class Odd(LabProbe):
+    model_config = {"arbitrary_types_allowed": True}
+    thing: object = object()
+
+class Endless(LabProbe):
+    limit: float = float("inf")
+
+MADE = {
+    "SPACE": named("my probe"), "QUOTE": named('a"b'), "DOT": named("a.b"), "EMPTY": named(""),
+    "LINES": named("a\\nb"), "KEY": named("noise_floor"), "CHOOSER": named("driver"),
+    "ODD": lambda: replace(PROBE, settings=Odd),
+    "ENDLESS": lambda: replace(PROBE, settings=Endless),
+}
+
+def __getattr__(name):
+    if name in MADE:
+        return MADE[name]()
+    raise AttributeError(name)
+
 STAGE_RAISES = replace(STAGE, stage="lab_drivers:Raises")
 PROBE_RAISES = replace(PROBE, probe="lab_drivers:Raises")
 STAGE_EMULATOR = replace(STAGE, emulator="no_such_module:X")
@@ -191,7 +221,12 @@ class TestReference:
 
     @pytest.mark.parametrize(
         ("name", "part"),
-        [("Half", "decide, resume, withdraw"), ("Away", "off the rail"), ("Fails", "KeyError")],
+        [
+            ("Half", "decide, resume, withdraw"),
+            ("Away", "off the rail"),
+            ("Fails", "KeyError"),
+            ("Exits", "SystemExit"),
+        ],
     )
     def test_one_that_is_no_policy_is_refused_when_it_is_built(
         self, name: str, part: str, paper: Config
@@ -205,6 +240,19 @@ class TestReference:
         with pytest.raises(ConfigError) as refusal:
             make_policy(config, Survey(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
         assert part in refusal.value.detail
+
+
+@pytest.mark.parametrize(
+    "name", ["SPACE", "QUOTE", "DOT", "EMPTY", "LINES", "KEY", "CHOOSER", "ODD", "ENDLESS"]
+)
+def test_settings_that_no_file_can_hold_are_refused(
+    name: str, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    with pytest.raises(ConfigError) as refusal:
+        load_config(assignments=[f"probe.driver=lab_drivers:{name}"])
+    assert "ValueError" in refusal.value.detail
+    assert "\n" not in str(refusal.value)
 
 
 def test_the_current_folder_is_searched_last(tmp_path: Path) -> None:

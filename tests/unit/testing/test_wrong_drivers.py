@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from macontrol.testing import PolicyContract, ProbeContract, StageContract
+from macontrol.testing import PolicyContract, ProbeContract, SerialStageContract, StageContract
 
 HERE = Path(__file__).parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
@@ -25,6 +25,7 @@ KINDS: dict[str, type[Any]] = {
     "policies": PolicyContract,
     "probes": ProbeContract,
     "stages": StageContract,
+    "serial_stages": SerialStageContract,
 }
 
 
@@ -44,7 +45,9 @@ def suites(kind: str) -> dict[str, Any]:
 
 
 def rules(suite: type[Any]) -> set[str]:
-    return {name for name in dir(suite) if name.startswith("test_")}
+    """The rules of a suite, without those that it inherits and `stages` breaks."""
+    inherited = {name for base in suite.__bases__ for name in dir(base)}
+    return {name for name in dir(suite) if name.startswith("test_") and name not in inherited}
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,11 @@ class OddError(Exception):
         raise RuntimeError("no text")
 
 
+class ExitingError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
 class Panic(BaseException):
     """What a policy of another language raises."""
 
@@ -72,7 +77,14 @@ def expect_a_hold(bench: ScriptedBench, slot: int) -> None:
 
 @pytest.mark.fault("policy-raises")
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("by a policy"), SystemExit(0), OddError(), Panic("in Rust")]
+    "error",
+    [
+        ZeroDivisionError("by a policy"),
+        SystemExit(0),
+        OddError(),
+        ExitingError(),
+        Panic("in Rust"),
+    ],
 )
 def test_the_antenna_holds_when_the_policy_raises(
     bench: ScriptedBench, error: BaseException, monkeypatch: pytest.MonkeyPatch

@@ -278,6 +278,22 @@ def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Con
         walk.run([0.0, 1.0])
 
 
+def test_a_probe_that_never_answers_ends_the_survey_after_the_patience(lab: Config) -> None:
+    clock, events, visited = VirtualClock(), Events(), list[float]()
+
+    def go_to(position: float) -> float:
+        visited.append(position)
+        return position
+
+    walk = SurveyWalk(lab, ScriptedProbe([None] * 200), clock, go_to, events)
+    with pytest.raises(HardwareError, match="no measurement arrives"):
+        walk.run(lab.survey_positions)
+    patience_s = lab.timing.fault_patience_s
+    assert patience_s < clock.now() < patience_s + 10.0
+    assert len(visited) < len(lab.survey_positions)
+    assert {each.partition(":")[0] for each in events.reported} == {"probe-fault"}
+
+
 def test_a_measurement_is_not_waited_for_after_a_signal(lab: Config) -> None:
     """It can take seconds: a slot can be long, and a radio can stall."""
     stop, slow = StopToken(), lab.replace(physical__slot_duration_s=60.0)

@@ -153,6 +153,14 @@ def test_bad_lines_give_a_reason_and_no_value(text: bytes, reason: str) -> None:
         assert (measurement.value, measurement.reason) == (None, reason)
 
 
+@pytest.mark.parametrize("reading", [b"3075", b"5000"])  # the mean overflows, and the power
+def test_a_power_beyond_all_numbers_is_not_a_number(reading: bytes) -> None:
+    dbm = {"reading_a": 0.0, "dbm_a": 0.0, "reading_b": 1.0, "dbm_b": 1.0}
+    with scripted(**dbm, highest_reading=1e6) as (detector, probe):
+        detector.text = lambda _: reading
+        assert detector.measured(probe).reason == "not-a-number"
+
+
 @pytest.mark.parametrize(("silent_s", "reason"), [(0.45, ""), (0.55, "gap")])
 def test_half_an_interval_without_a_line_is_a_gap(silent_s: float, reason: str) -> None:
     with scripted(silence_s=5.0, guard_s=0.001, lead_s=0.0) as (detector, probe):

@@ -295,6 +295,14 @@ def test_shifted_answers_are_a_fault() -> None:
         assert "SYST:ERR?" in probe.health().fault
 
 
+@pytest.mark.fault("arbitrary-instrument-bytes")
+def test_an_error_with_a_number_of_thousands_of_digits_is_a_fault() -> None:
+    with opened() as (instrument, probe):
+        instrument.answers["SYST:ERR?"] = "9" * 5000 + ',"No error"'
+        assert measure(probe).reason == "stale"
+        assert "SYST:ERR?" in probe.health().fault
+
+
 @pytest.mark.fault("instrument-error")
 def test_an_error_of_a_sweep_is_a_fault_with_the_instruments_text() -> None:
     with opened() as (instrument, probe):
