@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from macontrol.config import Config, load_config
+from macontrol.config.model.registry import require_members
 from macontrol.controller.policies.description import PolicyInputs
 from macontrol.controller.policies.policy import Policy
 from macontrol.controller.policies.registry import POLICIES
@@ -29,10 +30,12 @@ def build_policy(
         policy = config.algorithm.policy
     if isinstance(policy, str):
         return POLICIES[policy].build(inputs), policy
+    built, name = policy, type(policy).__name__
     if isinstance(policy, type) or not hasattr(policy, "decide"):
-        build = cast("Callable[[PolicyInputs], Policy]", policy)
-        return build(inputs), getattr(policy, "__name__", type(policy).__name__)
-    return cast(Policy, policy), type(policy).__name__
+        built = cast("Callable[[PolicyInputs], Policy]", policy)(inputs)
+        name = getattr(policy, "__name__", name)
+    require_members(built, Policy, f"the policy {name}")
+    return cast(Policy, built), name
 
 
 def with_policy(config: Config, policy: AnyPolicy | None) -> Config:
