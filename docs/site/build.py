@@ -110,6 +110,7 @@ def main() -> int:
             print(f"the site was not built: {error}", file=sys.stderr)
             return 1
     print(f"Written: {out}/index.html")
+    print(f"Its search needs a server: python3 -m http.server -d '{out}'")
     return 0
 
 

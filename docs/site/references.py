@@ -56,7 +56,9 @@ UNITS = {
     ),
     **dict.fromkeys(["algorithm.window", "algorithm.sweep_period", "run.horizon"], "slots"),
     "reward.movement_cost": "bit/s/Hz per wavelength",
-    "probe.noise_floor": "dBFS",
+    "probe.noise_floor": "dBFS; of line and scpi dBm, of a ratio dB",
+    **dict.fromkeys(["probe.dbm_a", "probe.dbm_b"], "dBm"),
+    "run.keep_days": "days",
     "probe.ppm": "ppm",
     "stage.baud_rate": "baud",
 }

@@ -90,6 +90,11 @@ def load_map(path: Path | str, config: Config) -> RewardMap:
     return _fitting(path, RewardMap(**_read_arrays(Path(path))), config)
 
 
+def check_map(path: Path | str) -> None:
+    """Raise DataError for a file that is no reward map of any config."""
+    _read_arrays(Path(path))
+
+
 def map_of(where: str, arrays: Mapping[str, NDArray[Any]], config: Config) -> RewardMap:
     """A map of given arrays, checked like those of a file; an error names `where`."""
     found = RewardMap(**{name: _numbers(where, name, arrays[name]) for name in _ARRAYS})

@@ -340,7 +340,7 @@ def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
     assert run is not None
     names = [e.detail.split(" by ")[0] for e in run.events if e.kind is EventKind.ACTION]
     assert names == ["goto", "resume"]
-    assert 2.5 in np.round(run.slots["position"], 9)
+    assert 1.5 in np.round(run.slots["position"], 9)
 
 
 class TestMessages:

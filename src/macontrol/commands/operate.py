@@ -56,13 +56,13 @@ class ActionCommand:
 
 
 def _position(text: str) -> Parameters:
-    """2.5 is in wavelengths, 25mm in millimetres."""
+    """1.5 is in wavelengths, 25mm in millimetres."""
     number = text.removesuffix("mm").strip()
     try:
         return {"position" if number == text.strip() else "position_mm": _finite(number)}
     except ValueError:
         raise UsageError(
-            f"{shortened(text)} is not a position", "give wavelengths (2.5), or 25mm"
+            f"{shortened(text)} is not a position", "give wavelengths (1.5), or 25mm"
         ) from None
 
 
@@ -92,7 +92,7 @@ COMMANDS = {
     "goto": ActionCommand(
         "goto",
         "Bring the antenna to a position, stroke by stroke, and hold it there.",
-        argument=("POSITION", "in wavelengths (2.5), or in millimetres (25mm)"),
+        argument=("POSITION", "in wavelengths (1.5), or in millimetres (25mm)"),
         parameters=_position,
     ),
     "set": ActionCommand(

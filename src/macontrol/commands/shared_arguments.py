@@ -87,7 +87,7 @@ def named(registry: Registry[Any]) -> Callable[[str], str]:
 
     def name(text: str) -> str:
         if text not in registry:
-            hint = did_you_mean(text, registry.names())
+            hint = did_you_mean(text, [*registry.names(), "MODULE:NAME"])
             raise argparse.ArgumentTypeError(f"no choice {shortened(text)}; {hint}")
         return text
 

@@ -112,6 +112,8 @@ def _doing(state: dict[str, Any]) -> str:
     survey, goal = state["survey"], state["hold"]["goal"]
     if survey is not None:
         words.append(f"({survey['done']} of {survey['positions']} positions)")
+    if state["hold"]["is_held"] and state["state"] == "surveying":
+        words.append("(held; `macontrol resume` continues)")
     if goal is not None:
         words.append(f"(at or on the way to {goal:.3f} λ)")
     if state["activity"]:

@@ -117,7 +117,7 @@ class Actions:
             raise RequestError(
                 WRONG_PARAMETERS,
                 f"{position:g} wavelengths are off the rail",
-                f"0 to {physical.region_length:g} wavelengths, or {physical.rail_mm:g} mm",
+                f"give 0 to {physical.region_length:g} wavelengths, or to {physical.rail_mm:g} mm",
             )
         self._submit(Hold(origin, grid.clamp(grid.snap(position))))
 

@@ -103,6 +103,7 @@ def load_map(path: Path | str, config: Config | None = None) -> Map:
     """Read a map. Its own config is used unless one is given."""
     config = config or rewardmap.map_config(path)
     if config is None:
+        rewardmap.check_map(path)
         raise DataError(f"{path}: the map contains no config", "give the config that it fits")
     return _with_config(config, rewardmap.load_map(path, config), rewardmap.map_seed(path))
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from macontrol.commands.status import _doing
 from macontrol.config import Config
 from macontrol.config.model.errors import NoDaemonError
 from macontrol.config.model.slot_timing import SlotTiming
@@ -21,6 +22,7 @@ from macontrol.control.connection import MOST_UNREAD, Bucket, Connection
 from macontrol.control.lines import Lines, unpack
 from macontrol.control.live_run import LiveRun, pack
 from macontrol.control.places import connect, listen, sockets, stem_of
+from macontrol.control.states import State
 from macontrol.controller.host.instance import lock_directory
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event
@@ -219,3 +221,14 @@ class TestQuietTime:
 def live(config: Config) -> LiveRun:
     parts = [cast(Any, None)] * 5
     return LiveRun(config, *parts)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_the_status_of_a_survey_shows_whether_it_is_held(*, is_held: bool) -> None:
+    state: dict[str, Any] = {
+        "state": State.SURVEYING,
+        "survey": {"done": 4, "positions": 61},
+        "hold": {"is_held": is_held, "goal": None},
+        "activity": "",
+    }
+    assert ("held" in _doing(state)) is is_held

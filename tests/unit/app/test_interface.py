@@ -7,9 +7,10 @@ import inspect
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -155,6 +156,22 @@ def test_what_is_no_policy_is_refused(wrong: Any) -> None:
         macontrol.run_simulated(wrong, CONFIG, slots=2)
 
 
+def test_a_policy_that_lacks_members_is_refused_with_their_names() -> None:
+    class Half:
+        start_position = 0.0
+
+        def __init__(self, inputs: macontrol.PolicyInputs) -> None: ...
+
+        def observe(self, slot: int, position: float, reward: float) -> None: ...
+
+    half = cast("Callable[[macontrol.PolicyInputs], macontrol.Policy]", Half)
+    with pytest.raises(ConfigError) as refusal:
+        macontrol.replay(WORLD, half)
+    assert refusal.value.detail.endswith("without decide, resume, withdraw")
+    with pytest.raises(ConfigError):
+        macontrol.run_simulated(half, CONFIG, slots=2)
+
+
 def test_the_oracle_is_above_every_policy_and_within_reach() -> None:
     best = macontrol.oracle(WORLD)
     found = macontrol.replay(WORLD)
@@ -229,6 +246,12 @@ def test_a_map_without_config_needs_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no config"):
         macontrol.load_map(tmp_path / "map.npz")
     assert macontrol.load_map(tmp_path / "map.npz", CONFIG).seed is None
+
+
+def test_a_file_that_is_no_map_is_not_asked_for_its_config(tmp_path: Path) -> None:
+    (tmp_path / "run.sqlite").write_text("no map")
+    with pytest.raises(DataError, match="not an npz archive"):
+        macontrol.load_map(tmp_path / "run.sqlite")
 
 
 def test_what_a_run_lacks_is_nan_or_masked(tmp_path: Path) -> None:
