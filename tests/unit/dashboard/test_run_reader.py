@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -171,6 +172,20 @@ def test_the_list_has_the_newest_run_first_and_reads_a_changed_one_again(tmp_pat
     (tmp_path / "old.sqlite").unlink()
     assert [e["name"] for e in library.entries() if e["name"] == "old"] == []
     assert library.path_of(old["id"]) is None
+
+
+def test_what_is_no_run_file_holds_nothing_up(tmp_path: Path) -> None:
+    """A pipe would keep a reader waiting, and a device has no end."""
+    write_run(tmp_path / "run.sqlite", range(1, 11))
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    (tmp_path / "device.sqlite").symlink_to("/dev/zero")
+    (tmp_path / "loop.sqlite").symlink_to(tmp_path / "loop.sqlite")
+    (tmp_path / "folder.sqlite").mkdir()
+    (tmp_path / "empty.sqlite").touch()
+    (tmp_path / "secret.sqlite").symlink_to("/etc/passwd")
+    entries = RunLibrary([tmp_path, tmp_path / "pipe.sqlite", Path("/dev/zero")]).entries()
+    assert [entry["name"] for entry in entries if "problem" not in entry] == ["run"]
+    assert all("root" not in str(entry.get("problem")) for entry in entries)
 
 
 def test_a_run_without_slots_is_listed(recorder: RunFileRecorder, tmp_path: Path) -> None:
