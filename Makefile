@@ -99,7 +99,7 @@ define create_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "macontrol needs Python 3.11 or newer, and $(PYTHON) is not:" \
 	    "name another with make PYTHON=python3.x" >&2; exit 1; }
-	@test -d src/macontrol/config || { echo "src/macontrol/config is no link to a folder, as git made" \
+	@test -d src/macontrol/config || { echo "src/macontrol/config is not a link to a folder, as git made" \
 	  "no symlinks: git config core.symlinks true && git checkout -- src/macontrol" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) has no venv module. Debian: apt install python3-venv" >&2; exit 1; }

@@ -111,7 +111,7 @@ def _add_for_driver(
 
 
 def _refuse_misplaced(layer: Layer, section: str, table: Mapping[str, Any]) -> None:
-    """Refuse a driver's table that is none, or that holds a key of the section itself."""
+    """Refuse a driver's table that is not a table, or that holds a key of the section itself."""
     for name in CHOICES[section][1].table_names():
         own = table.get(name, {})
         if not isinstance(own, Mapping):

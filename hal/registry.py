@@ -107,8 +107,8 @@ class StageDriver:
 
 
 @dataclass(frozen=True)
-class Radios:
-    """The radios that a driver finds on this machine."""
+class FoundProbes:
+    """The probes that a driver finds on this machine."""
 
     title: str
     found: Mapping[str, str]
@@ -146,7 +146,7 @@ class ProbeDriver:
     server_prefix: str = ""
     """How the names of its servers begin."""
     search: str = ""
-    """A callable: the Radios of this machine; it may open one for a moment."""
+    """A callable: the FoundProbes of this machine; it may open one for a moment."""
     status: str = ""
     """A callable: one line on what `search` can find, without a search."""
     emulator: str = ""

@@ -7,10 +7,10 @@ is wrong and where, `fix` says what to do. Nothing parses a message.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import basename
-from traceback import walk_tb
 from types import TracebackType
 
 
@@ -206,19 +206,17 @@ def described(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Where an exception was raised, as "policy.py, line 7".
+    """Where an exception was raised, as "policy.py, line 7"; empty if no code has that line.
 
-    Empty if that is in the file which called the code, as when a module does not exist.
+    Python's own import code is left out: of a missing module, the import statement is of use.
     """
-    frames = [
-        (frame.f_code.co_filename, line)
-        for frame, line in walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] != "importlib"
-    ]
-    if not frames or frames[-1][0] == frames[0][0]:
-        return ""
-    file, line = frames[-1]
-    return f"{basename(file)}, line {line}"
+    trace, file, line = error.__traceback__, "", 0
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith("<frozen importlib"):
+            file, line = name, trace.tb_lineno
+        trace = trace.tb_next
+    return f"{basename(file)}, line {line}" if file not in ("", importlib.__file__) else ""
 
 
 class RaisedAs:

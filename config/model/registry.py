@@ -124,7 +124,8 @@ class Registry(Generic[_Description]):
 
     def _load_reference(self, name: str) -> _Description:
         _allow_current_folder()
-        found = self._import(name, f"the {self.kind} {name}", "correct it, or the name", "")
+        fix = "correct it, or the name; modules are searched in the current folder too"
+        found = self._import(name, f"the {self.kind} {name}", fix, "")
         own = getattr(found, "name", "")
         if own in self._built_in and self[own] is not found:
             raise ConfigError(

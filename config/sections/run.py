@@ -32,10 +32,10 @@ class Run(Section):
     free_space_floor_mb: NonNegative = 200.0
     """recording pauses while its disk has less room (MB); 0: never"""
     keep_runs: Annotated[int, Field(ge=1, le=LARGEST_HORIZON)] | All = "all"
-    """a run starts with the removal of all but so many of the bench's runs, itself included"""
+    """a run removes all but this many of its bench's newest runs, itself included"""
     keep_days: Positive | All = "all"
-    """... of its runs that were last written longer ago (days)"""
+    """... and those that were last written longer ago than this (days)"""
     keep_mb: Positive | All = "all"
-    """... of its oldest runs, if all together are larger (MB)"""
+    """... and the oldest ones while all together are larger than this (MB)"""
     metrics_file: MetricsPath = ""
     """the metrics for Prometheus are written to this file (*.prom) every 10 s; empty: to none"""

@@ -31,7 +31,7 @@ class EventKind(_Name):
     START = "start", "the first slot of the run begins"
     RESUME = "resume", "the run continues with the window of an earlier run"
     COLD_START = "cold-start", "no earlier run is continued, although that was requested"
-    SURVEY = "survey", "the run starts from a survey", "sigma_f"
+    SURVEY = "survey", "the policy starts from a survey", "sigma_f"
     APPROACH = "approach", "the stage moves to the start position", "start position in wavelengths"
     LATE_ARRIVAL = (
         "late-arrival",
@@ -69,9 +69,11 @@ class EventKind(_Name):
         "position in wavelengths, or the new value",
     )
     CONTROL = "control", "the control socket failed; the run continues"
-    RECORDING = (
-        "recording",
-        "recording stopped, continues, or lost records; or an earlier run was removed",
+    RECORDING = "recording", "recording stopped, continues, or lost records"
+    REMOVED_RUN = (
+        "removed-run",
+        "an earlier run was removed, because the config does not keep it",
+        "size in MB",
     )
     WARNING = "warning", "a condition that the operator should know"
     INTERNAL = "internal-error", "a bug in macontrol, with its traceback"

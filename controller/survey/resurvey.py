@@ -5,25 +5,19 @@ The loop runs it like any other policy, so the guard, late rewards and recovery 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from math import isfinite, nan
 
-import numpy as np
-
 from macontrol.config import Config
-from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.grid import are_apart
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.runtime.observation import Observation
-from macontrol.controller.survey.samples import Survey
+from macontrol.controller.survey.samples import Survey, require_enough
 
 # Slots at one position without its reward: a late reward may arrive some slots later.
 _MOST_SLOTS = 10
 # A position may be off by this share of the distance of grid points, or by a step of the stage.
 _TOLERANCE = 0.25
-# The share of the positions that must give a reward.
-_LEAST_SHARE = 0.5
 
 
 class Resurvey:
@@ -37,8 +31,8 @@ class Resurvey:
         step_mm = config.physical.step_mm
         step = 0.0 if step_mm == "ideal" else config.physical.to_wavelengths(step_mm)
         self._tolerance = max(_TOLERANCE * self._grid.spacing, step)
-        self._seen: dict[int, tuple[int, float, float, float]] = {}
-        """Slot, position, reward and uncertainty by the index of the survey position."""
+        self._seen: dict[int, tuple[int, tuple[float, float, float]]] = {}
+        """By the index of the survey position: the slot, and position, reward, uncertainty."""
         self._slots_here = 0
         self.done = 0
         """How many positions were visited."""
@@ -59,7 +53,8 @@ class Resurvey:
         for seen, where in arrived:
             for index in (self.done, *range(self.done - 1, -1, -1)):
                 if index < len(self._positions) and self._is_at(index, where):
-                    self._seen.setdefault(index, (seen.slot, where, seen.reward, seen.uncertainty))
+                    sample = where, seen.reward, seen.uncertainty
+                    self._seen.setdefault(index, (seen.slot, sample))
                     break
 
     def observe(self, slot: int, position: float, reward: float) -> None:
@@ -85,17 +80,8 @@ class Resurvey:
 
     def survey(self) -> Survey:
         """The survey; ProbeError if too few positions have a reward."""
-        if len(self._seen) < max(2, _LEAST_SHARE * len(self._positions)):
-            raise ProbeError(
-                f"the survey has a reward at only {len(self._seen)} of "
-                f"{len(self._positions)} positions",
-                "see what `macontrol check` says about the probe",
-            )
-        kept = sorted(self._seen.values(), key=lambda sample: sample[1])
-        _, position, reward, uncertainty = np.array(kept).T
-        variances = np.square(uncertainty[np.isfinite(uncertainty)])
-        noise_variance = float(variances.mean()) if len(variances) else 0.0
-        return Survey(position, reward, noise_variance, walked_wall_s=time.time())
+        require_enough(len(self._seen), len(self._positions))
+        return Survey.of(sorted(sample for _, sample in self._seen.values()))
 
     def _advance(self, position: float) -> None:
         """Continue to the next position if this one has its reward, or after enough slots."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
+from macontrol.config.model.errors import ProbeError
 
 Array = NDArray[np.float64]
+
+LEAST_SHARE = 0.5
+"""The share of the positions that must give a reward."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,15 @@ class Survey:
     """The variance of a reward's noise as the probe reported; None for the simulator's."""
     walked_wall_s: float | None = None
     """When the survey ended, in seconds of UTC since 1970; None for a snapshot before slot 1."""
+
+    @classmethod
+    def of(cls, samples: Sequence[tuple[float, float, float]]) -> Survey:
+        """The survey that ends now, of samples: position, reward and uncertainty of each."""
+        position, reward, uncertainty = np.array(samples or np.empty((0, 3))).T
+        variances = np.square(uncertainty[np.isfinite(uncertainty)])
+        # There is nothing to subtract for a probe that does not know its noise.
+        noise_variance = float(variances.mean()) if len(variances) else 0.0
+        return cls(position, reward, noise_variance, walked_wall_s=time.time())
 
     def sigma_f2(self, config: Config) -> float:
         """The kernel's output scale: the sample variance of the rewards less that of the noise."""
@@ -47,3 +62,12 @@ class Survey:
     def best_position(self) -> float:
         """The position of the highest reward; of equal ones the lowest position."""
         return float(self.position[int(np.argmax(self.reward))])
+
+
+def require_enough(rewards: int, positions: int) -> None:
+    """Raise ProbeError if too few positions of a survey have a reward."""
+    if rewards < max(2, LEAST_SHARE * positions):
+        raise ProbeError(
+            f"the survey has a reward at only {rewards} of {positions} positions",
+            "see what `macontrol check` reports about the probe",
+        )

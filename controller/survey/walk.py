@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.model.errors import PROBE_CODE, ProbeError
@@ -19,7 +16,7 @@ from macontrol.controller.runtime.rail import Rail
 from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.controller.runtime.stop import StopToken
-from macontrol.controller.survey.samples import Survey
+from macontrol.controller.survey.samples import Survey, require_enough
 from macontrol.hal import Backend, Clock, Measurement, Probe
 from macontrol.hal.probe import NO_SIGNAL, TONE_LOST
 
@@ -30,8 +27,6 @@ _LATE_S = 3.0
 _RETRY_S = 0.5
 # Measurements are numbered from here on: far enough before slot 1.
 _FIRST_NUMBER = -500_000
-# The share of the positions that must give a reward.
-_LEAST_SHARE = 0.5
 
 
 def walk_rail(
@@ -109,16 +104,9 @@ class SurveyWalk:
                     break
             on_progress(done)
         seen = list(self._seen.values())
-        if not self._stop.is_set and len(seen) < max(2, _LEAST_SHARE * len(positions)):
-            raise ProbeError(
-                f"the survey has a reward at only {len(seen)} of {len(positions)} positions",
-                "see what `macontrol check` reports about the probe",
-            )
-        position, reward, uncertainty = np.array(seen or np.empty((0, 3))).T
-        variances = np.square(uncertainty[np.isfinite(uncertainty)])
-        # There is nothing to subtract for a probe that does not know its noise.
-        noise_variance = float(variances.mean()) if len(variances) else 0.0
-        return Survey(position, reward, noise_variance, walked_wall_s=time.time())
+        if not self._stop.is_set:
+            require_enough(len(seen), len(positions))
+        return Survey.of(seen)
 
     def _withdraw(self, measurements: Sequence[Observation]) -> None:
         for measurement in measurements:

@@ -29,7 +29,11 @@ Floats = NDArray[np.float64]
 VARIATION_BLOCK_SLOTS = 512
 
 _ARRAYS = ("reward", "noise", "survey_position", "survey_reward")
-_FORMAT = f"a reward map is an npz archive with the arrays {', '.join(_ARRAYS)}"
+_FORMAT = (
+    f"a reward map is an npz archive with the arrays {', '.join(_ARRAYS)}; "
+    "`macontrol simulate-map` writes one, "
+    "and `macontrol export RUN --format map` writes that of a simulated run"
+)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Command(Protocol):
 COMMANDS = {
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
     "config": "show every setting, its value and where it was set",
-    "devices": "list likely stages and radios on this machine, and who uses them",
+    "devices": "list likely stages, radios and instruments on this machine, and who uses them",
     "plugins": "list stages, probes and policies, also of other distributions, and what is broken",
     "status": "show what a running daemon does",
     "hold": "keep the antenna where it is",
@@ -179,6 +179,6 @@ def _unknown_command(word: str) -> UsageError:
     if word.casefold() in _RUNNING:
         fix = (
             "`macontrol --backend sim` runs the controller on the simulated bench, "
-            "`macontrol --backend serial` on a stage and a radio"
+            "`macontrol --backend serial` on a stage and a probe"
         )
     return UsageError(f"no command {shortened(word)}", fix)

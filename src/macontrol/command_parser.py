@@ -110,7 +110,10 @@ class Parser(argparse.ArgumentParser):
             if action.required and action.option_strings:
                 words.append(f"{action.option_strings[0]} {_value_name(action)}")
         words.append("[options]")
-        words += [_value_name(a) for a in self._actions if not a.option_strings]
+        for action in self._actions:
+            if not action.option_strings:
+                name = _value_name(action)
+                words.append(f"[{name}]" if action.nargs == argparse.OPTIONAL else name)
         return f"{' '.join(words)}   ('{self.prog} --help' lists them)"
 
 

@@ -82,7 +82,7 @@ class Daemon:
             options,
             self._clock,
             note=self._display.note,
-            on_problem=partial(self._report, EventKind.RECORDING),
+            report=self._report,
         )
         self._live = LiveRun(
             config, options, self._signals.stop, self._steering, self._events, self._recording

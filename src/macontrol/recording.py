@@ -13,6 +13,7 @@ from typing import Any
 from macontrol.config import Config
 from macontrol.config.files.free_space import FreeSpace
 from macontrol.config.model.errors import InputOutputError
+from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.runfile.files import (
     default_run_folder,
     new_run_path,
@@ -46,13 +47,16 @@ class Recording:
         clock: Clock,
         *,
         note: Callable[[str], None],
-        on_problem: Callable[[str], None],
+        report: Callable[[EventKind, str, float | None], None],
     ) -> None:
         self._config = config
         self._options = options
         self._clock = clock
         self._note = note
-        self._on_problem = on_problem
+        self._report = report
+        self._on_problem: Callable[[str], None] = lambda problem: report(
+            EventKind.RECORDING, problem, None
+        )
         self.file: RunFileRecorder | None = None
         self._traffic: TrafficFile | None = None
         self._probe: HasSamples | None = None
@@ -154,8 +158,8 @@ class Recording:
             try:
                 for run in surplus(stored_runs(earlier), others, time.time()):
                     if remove_run(run.path):
-                        size = run.size_bytes / 1e6
-                        self._on_problem(f"{run.path} ({size:.1f} MB) is removed, by run.keep_…")
+                        size_mb = run.size_bytes / 1e6
+                        self._report(EventKind.REMOVED_RUN, str(run.path), size_mb)
             except InputOutputError as error:
                 self._on_problem(str(error))
 

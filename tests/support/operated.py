@@ -142,21 +142,26 @@ class VirtualBench:
             stdout=subprocess.PIPE,
             text=True,
         )
-        first = _pipe(self._process.stdout).readline()
+        first = pipe_of(self._process.stdout).readline()
         self._radio = first.split("radio on ")[1].split(";")[0]
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments of a controller of this bench."""
+        """The arguments of a controller that homes this bench and surveys it."""
+        return [*self.place, "--cold", "--yes"]
+
+    @property
+    def place(self) -> list[str]:
+        """Which bench, and its slots."""
         return [
-            *("--backend", "serial", "--preset", "lab-2g4-grbl", "--cold", "--yes"),
+            *("--backend", "serial", "--preset", "lab-2g4-grbl"),
             *("--port", str(self._port), "--probe", f"rtl_tcp://{self._radio}"),
             # More time to move than the preset has, because a busy machine answers late.
             *("--set", "physical.actuation_time_s=0.16", "--set", "physical.slot_duration_s=0.3"),
         ]
 
     def do(self, command: str) -> None:
-        pipe = _pipe(self._process.stdin)
+        pipe = pipe_of(self._process.stdin)
         pipe.write(command + "\n")
         pipe.flush()
 
@@ -173,6 +178,6 @@ def virtual_bench(folder: Path) -> Iterator[VirtualBench]:
         bench.close()
 
 
-def _pipe(pipe: IO[str] | None) -> IO[str]:
+def pipe_of(pipe: IO[str] | None) -> IO[str]:
     assert pipe is not None
     return pipe

@@ -44,20 +44,27 @@ def slot_record(slot: int = 1, **changes: Any) -> SlotRecord:
     return plain._replace(**changes)
 
 
-def write_run(path: Path, slots: range, *, window: tuple[Sample, ...] = ()) -> Path:
-    run = RunHeader.of(
+def start_run(
+    path: Path, *, backend: str = "sim", stage: str = "sim", **changes: Any
+) -> RunFileRecorder:
+    """A run file that takes records."""
+    header = RunHeader.of(
         CONFIG,
-        backend="sim",
-        stage="sim",
+        backend=backend,
+        stage=stage,
         survey=SURVEY,
         sigma_f2=0.75,
         started_wall_s=WALL,
         started_clock_s=CLOCK,
-        window=window,
-        identity=BENCH,
+        **changes,
     )
-    file = RunFileRecorder(path, run)
+    file = RunFileRecorder(path, header)
     file.start()
+    return file
+
+
+def write_run(path: Path, slots: range, *, window: tuple[Sample, ...] = ()) -> Path:
+    file = start_run(path, window=window, identity=BENCH)
     for slot in slots:
         blind = slot % 10 == 0
         file.submit(

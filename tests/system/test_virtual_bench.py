@@ -5,49 +5,25 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-MACONTROL = [sys.executable, "-m", "macontrol"]
+from support.operated import MACONTROL, VirtualBench, pipe_of
 
 
-class Bench:
-    """A `macontrol virtual-bench` process that gets faults on its standard input."""
+class Bench(VirtualBench):
+    """A virtual bench that gets faults on its standard input, and its controller."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.folder = folder
         self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-        self.port = folder / "stage"
-        command = [*MACONTROL, "virtual-bench", "--link", str(self.port), "--still", "5"]
-        command += ["--rtl-tcp", "127.0.0.1:0", "--seed", "3"]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=self.environment,
-        )
-        first = _pipe(self._process.stdout).readline()
-        self.radio = first.split("radio on ")[1].split(";")[0]
-
-    def do(self, command: str) -> None:
-        pipe = _pipe(self._process.stdin)
-        pipe.write(command + "\n")
-        pipe.flush()
-
-    def close(self) -> None:
-        self._process.communicate("quit\n", timeout=20)
 
     def start_controller(self, *options: str) -> subprocess.Popen[str]:
-        command = [*MACONTROL, "--backend", "serial", "--preset", "lab-2g4-grbl"]
-        command += ["--log", "json", "--port", str(self.port), "--probe", f"rtl_tcp://{self.radio}"]
-        # More time to move than the preset has, because a busy machine answers late.
-        command += ["--set", "physical.actuation_time_s=0.16"]
-        command += ["--set", "physical.slot_duration_s=0.3"]
+        command = [*MACONTROL, *self.place, "--log", "json"]
         command += ["--set", "physical.region_length=0.5", "--set", "survey.samples=3", *options]
         return subprocess.Popen(
             command,
@@ -57,11 +33,6 @@ class Bench:
             text=True,
             env=self.environment,
         )
-
-
-def _pipe(pipe: IO[str] | None) -> IO[str]:
-    assert pipe is not None
-    return pipe
 
 
 @pytest.fixture
@@ -74,7 +45,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def _follow(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    for line in _pipe(process.stdout):
+    for line in pipe_of(process.stdout):
         yield json.loads(line)
 
 
@@ -86,7 +57,7 @@ def test_it_runs_and_a_reset_board_is_homed_before_it_moves_again(bench: Bench) 
             events.append(event)
             if event["event"] == "start":
                 bench.do("reset")
-        errors = _pipe(process.stderr).read()
+        errors = pipe_of(process.stderr).read()
     assert process.returncode == 0, errors
     kinds = [event["event"] for event in events]
     fault = next(event for event in events if event["event"] == "stage-fault")
@@ -129,7 +100,7 @@ def test_a_fresh_survey_of_an_earlier_run_is_used_again(
         )
         with process:
             events = list(_follow(process))
-            errors = _pipe(process.stderr).read()
+            errors = pipe_of(process.stderr).read()
         assert process.returncode == 0, errors
         details.append([event.get("detail", "") for event in events])
     first, second = details

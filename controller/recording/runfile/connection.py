@@ -98,7 +98,9 @@ def check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _foreign(path: Path) -> DataError:
-    return DataError(f"{path}: is not a run file of macontrol")
+    return DataError(
+        f"{path}: is not a run file of macontrol", "`macontrol runs` lists the recorded runs"
+    )
 
 
 def damaged(path: Path, reason: object) -> DamagedFileError:

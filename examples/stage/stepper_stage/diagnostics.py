@@ -39,7 +39,7 @@ class StepperDiagnostics:
         if self.state != "fault":
             return None
         return Diagnosis(
-            "its last homing did not find or release the switch, or a move has met it",
+            "its last homing did not find or release the switch, or a move has pressed it",
             "check the rail, the switch and its wires, then home it",
         )
 

@@ -230,7 +230,7 @@ class StepperHoming:
 
     def run(self, deadline_s: float) -> None:
         session, clock = self._session, self._session.parts.clock
-        reply = session.require("home", deadline_s)  # "busy" if its first answer was spoilt
+        reply = session.require("home", deadline_s)  # "busy" if its first answer was corrupted
         while reply.is_busy:
             if clock.now() >= deadline_s:
                 raise StageError("homing did not end in time")

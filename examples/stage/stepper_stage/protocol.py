@@ -1,4 +1,4 @@
-"""The text protocol of the sketch: README.md describes it. A spoilt line parses to None."""
+"""The text protocol of the sketch: README.md describes it. A corrupted line parses to None."""
 
 from __future__ import annotations
 

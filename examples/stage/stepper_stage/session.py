@@ -1,7 +1,7 @@
 """The dialogue with a board: one command at a time, each answer matched by its number.
 
-Every answer has the state of the board. A board that is no longer homed was restarted, or has met
-its switch: then the stage is lost.
+Every answer has the state of the board. A board that is no longer homed was restarted, or its
+switch was pressed: then the stage is lost.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import ProbeError, reason_of
 from macontrol.hal.clock import Clock
 from macontrol.hal.probes.scpi.settings import ScpiSettings
-from macontrol.hal.registry import Radios
+from macontrol.hal.registry import FoundProbes
 
 if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
@@ -221,7 +221,7 @@ def connect(settings: ScpiSettings, clock: Clock, stop: threading.Event) -> Tran
     return (VisaTransport if settings.resource else SocketTransport)(settings, clock, stop)
 
 
-def search() -> Radios:
+def search() -> FoundProbes:
     """The resources that PyVISA lists; none of them is opened."""
     manager = resource_manager(load_pyvisa())
     try:
@@ -231,7 +231,7 @@ def search() -> Radios:
     finally:
         with suppress(Exception):
             manager.close()
-    return Radios("VISA resources", found, "none; an address on the network needs no search")
+    return FoundProbes("VISA resources", found, "none; an address on the network needs no search")
 
 
 def status() -> str:

@@ -24,7 +24,7 @@ from macontrol.hal.probe import OVERFLOW
 from macontrol.hal.probes.sdr.probe import SdrProbe
 from macontrol.hal.probes.sdr.ring import IQRing
 from macontrol.hal.probes.soapy.settings import SoapySettings
-from macontrol.hal.registry import Radios
+from macontrol.hal.registry import FoundProbes
 
 _CHANNEL = 0
 _READ_TIMEOUT_US = 100_000
@@ -71,11 +71,13 @@ def find_radios(soapy: Any) -> dict[str, str]:
     return found
 
 
-def search() -> Radios:
+def search() -> FoundProbes:
     """The radios that SoapySDR finds; some of its modules open a free one for that."""
     soapy = load_soapy()
     modules = ", ".join(installed_modules(soapy)) or "none"
-    return Radios("radios that SoapySDR finds", find_radios(soapy), f"none; its modules: {modules}")
+    return FoundProbes(
+        "radios that SoapySDR finds", find_radios(soapy), f"none; its modules: {modules}"
+    )
 
 
 def status() -> str:

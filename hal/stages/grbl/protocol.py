@@ -22,7 +22,7 @@ _SETTING = re.compile(rb"^\$(\d{1,4})=\s*([-+0-9.eE]{1,24})\s*(?:\(.*)?$")
 _ERROR = re.compile(rb"^error:\s*(\d{1,3})$")
 # An alarm counts even with noise in front of it; an `ok` does not.
 _ALARM = re.compile(rb"ALARM:\s*(\d{1,3})$")
-# So many digits are always a finite number.
+# A number with at most this many digits is finite.
 _NUMBER = re.compile(rb"^[-+]?\d{1,12}(\.\d{0,12})?$|^[-+]?\.\d{1,12}$")
 _STATE = re.compile(rb"^[A-Z][A-Za-z]{1,9}(?::\d{1,2})?$")
 

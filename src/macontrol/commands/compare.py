@@ -1,8 +1,8 @@
 """Compare recorded runs with the first one: their figures, and the difference of their rewards.
 
 Runs in the same simulated world are compared slot by slot, so that the world cancels. Other runs
-are compared by their means. Standard errors are those of batch means, which respect that rewards of
-neighbouring slots are alike. A difference within two standard errors is no difference.
+are compared by their means. Standard errors are those of batch means, because the
+rewards of neighbouring slots are correlated. A difference within two standard errors may be chance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""List what is likely a stage or a radio on this machine, and the programs that use it.
+"""List likely stages, radios and instruments on this machine, and the programs that use them.
 
-Nothing is opened: opening a port resets many boards, and a radio in use is not disturbed. Options
-search for radios of one kind each; a search may open a free radio for a moment.
+Nothing is opened: opening a port resets many boards, and a device in use is not disturbed. Each
+option also searches for devices of one kind, and may open a free one for a moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from macontrol.controller.host.radios import (
     find_usb_radios,
 )
 from macontrol.controller.host.serial_ports import SerialPort, find_serial_ports
-from macontrol.hal.registry import PROBES, STAGES, ProbeDriver, Radios
+from macontrol.hal.registry import PROBES, STAGES, FoundProbes, ProbeDriver
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     show(console, find_serial_ports(stages=known), find_usb_radios(), servers)
     for driver in drivers:
         if driver.search and getattr(arguments, driver.name):
-            show_radios(console, resolve(driver.search)())
+            show_probes(console, resolve(driver.search)())
         elif driver.status:
             _line(console, resolve(driver.status)())
     return 0
@@ -72,10 +72,10 @@ def show(
         _line(console, "No stage and no radio found. `macontrol virtual-bench` emulates both.")
 
 
-def show_radios(console: Console, radios: Radios) -> None:
-    """Print the radios that a driver finds, as --probe takes them."""
-    _heading(console, radios.title, radios.if_none, radios.found)
-    for option, label in radios.found.items():
+def show_probes(console: Console, probes: FoundProbes) -> None:
+    """Print the probes that a driver finds, as --probe takes them."""
+    _heading(console, probes.title, probes.if_none, probes.found)
+    for option, label in probes.found.items():
         _entry(console, f"--probe {option}", [label] if label else [])
 
 

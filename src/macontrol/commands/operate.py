@@ -15,7 +15,6 @@ from macontrol.config.model.suggestion import shortened
 from macontrol.control.client import open_client
 
 Parameters = dict[str, Any]
-_SECTION = "algorithm."
 
 
 class ActionCommand:
@@ -43,7 +42,7 @@ class ActionCommand:
             "name",
             nargs="?",
             metavar="NAME",
-            help="name of the bench (its port also serves); may be left out for the only one",
+            help="name or port of the bench (default: the only daemon)",
         )
 
     def main(self, arguments: argparse.Namespace) -> int:
@@ -77,7 +76,7 @@ def _finite(text: str) -> float:
 def _setting(text: str) -> Parameters:
     key, equals, number = text.partition("=")
     try:
-        return {"key": _SECTION + key.strip().removeprefix(_SECTION), "value": _finite(number)}
+        return {"key": key.strip(), "value": _finite(number)}
     except ValueError:
         fix = "as in beta=2" if equals else "give KEY=VALUE, as in beta=2"
         raise UsageError(f"{shortened(text)} is not a setting with a number", fix) from None
@@ -86,8 +85,8 @@ def _setting(text: str) -> Parameters:
 COMMANDS = {
     "hold": ActionCommand(
         "hold",
-        "Keep the antenna where it is, from the next slot on. Measuring continues. `macontrol "
-        "resume` ends it.",
+        "Keep the antenna where it is, from the next slot on. Slots are still measured. "
+        "`macontrol resume` ends the hold.",
     ),
     "resume": ActionCommand("resume", "Let the policy decide again, after hold or goto."),
     "goto": ActionCommand(

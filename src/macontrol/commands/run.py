@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend",
         choices=("sim", "serial"),
         required=True,
-        help="run on a simulated bench, or on a stage and a radio",
+        help="run on a simulated bench, or on a stage and a probe",
     )
     add_bench_arguments(parser)
     length = parser.add_mutually_exclusive_group()

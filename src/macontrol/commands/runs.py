@@ -5,7 +5,8 @@ A run file is an SQLite database with the tables `header`, `slots` and `events`;
 them. `macontrol report` and `macontrol compare` show runs in detail.
 
 The gain is over an antenna fixed at x_0. It is known for runs on the simulated bench, whose world
-is computed again from config and seed; on hardware it is unknown what another antenna had received.
+is computed again from config and seed; on hardware it is unknown what
+another antenna would have received.
 
 --prune shows the runs that the criteria do not keep, asks, and removes them with the files that
 belong to them. A run that is being recorded is never removed, nor a file that is not a run file.
@@ -27,6 +28,7 @@ from rich.table import Table
 
 from macontrol.commands.shared_arguments import positive_int, positive_number
 from macontrol.config.model.errors import UsageError
+from macontrol.reports.quantities import duration_text, number_text
 
 if TYPE_CHECKING:
     from macontrol.controller.recording.runfile.retention import StoredRun
@@ -127,11 +129,11 @@ def _cells(line: RunLine) -> tuple[str, ...]:
         return (*["–"] * (len(HEADS) - 1), f"{line.problem}")
     return (
         f"{line.started:%Y-%m-%d %H:%M}",
-        _length(line.duration_s),
+        duration_text(line.duration_s),
         str(line.backend),
         str(line.policy),
-        _shown(line.mean_reward, ".3f"),
-        _shown(line.gain_over_fixed, "+.1%"),
+        number_text(line.mean_reward, ".3f"),
+        number_text(line.gain_over_fixed, "+.1%"),
         f"{line.travel:.1f} λ",
         str(line.faults),
         f"{line.file}{_NOTES.get(str(line.state), '')}",
@@ -152,7 +154,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _notes(lines: Sequence[RunLine]) -> Iterator[str]:
     """What the columns mean, where that is not clear from their names."""
     total = sum(line.size_bytes for line in lines) / 1e6
-    yield f"{len(lines)} runs, {total:.1f} MB. Reward in bit/s/Hz, travel in wavelengths."
+    runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
+    yield f"{runs}, {total:.1f} MB. Reward in bit/s/Hz, travel in wavelengths."
     for how in sorted({line.gain_known_from for line in lines if line.gain_known_from}):
         yield f"Gain over an antenna fixed at x_0: from {how}."
     for why in sorted({line.gain_unknown_because for line in lines if line.gain_unknown_because}):
@@ -187,21 +190,9 @@ def _prune(arguments: argparse.Namespace, runs: Sequence[StoredRun]) -> int:
 
 def _confirmed(question: str) -> bool:
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError("--prune asks before it removes, and this is no terminal", "give --yes")
+        raise UsageError("--prune asks first, and the input is not a terminal", "give --yes")
     print(f"{question} [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _length(seconds: float) -> str:
-    """A duration in the unit that suits it."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes = seconds / 60
-    return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "–" if value is None else f"{value:{form}}"
 
 
 def _print_schema(console: Console) -> None:

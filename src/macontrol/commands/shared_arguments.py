@@ -56,7 +56,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
     bench.add_argument("--port", metavar="PORT", help="the stage's port, as in /dev/ttyUSB0")
     bench.add_argument(
         "--probe",
-        metavar="RADIO",
+        metavar="PROBE",
         help=f"{_probe_forms()} (default: the config's)",
     )
     bench.add_argument(

@@ -1,4 +1,4 @@
-"""Show what a running daemon does. Without a name: the only one, or a list if there are several.
+"""Show what a running daemon does; without a name, the only one, or a list of several.
 
 With --watch it prints a line per second, and events as they happen, until the daemon ends or
 Ctrl-C. With --json it prints the complete snapshot (docs/control.md), one object per line.
@@ -21,7 +21,10 @@ _NAMES = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="name of the bench (its port also serves)"
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="name or port of the bench (default: the only daemon, or a list)",
     )
     parser.add_argument(
         "--watch", action="store_true", help="continue: a line per second, and all events"

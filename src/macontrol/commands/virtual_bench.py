@@ -14,9 +14,9 @@ manager: then a run gets the world of `--backend sim`, slot by slot.
 When a controller starts, the transmitter is off until the noise floor is measured.
 
 Lines on standard input cause faults: unplug, plug, reset, alarm, hang, garbage, lose MM, slow S,
-stick, release of the stage (not every stage has all); stall S, drop, clip S of the probe; mute,
-unmute, detune HZ of the transmitter. Two more commands are drift and quit. A file given with
---faults schedules them as lines "SECONDS COMMAND", as in "30 unplug".
+stick, release of the stage (not every stage supports all of them); stall S, drop, clip S of the
+probe; mute, unmute, detune HZ of the transmitter. Two more commands are drift and quit. A file
+given with --faults schedules them as lines "SECONDS COMMAND", as in "30 unplug".
 """
 
 from __future__ import annotations

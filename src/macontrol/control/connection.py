@@ -130,7 +130,7 @@ class Connection:
         return line
 
     def subscribe(self, rate: float, *, events: bool) -> None:
-        """Send so many snapshots per second from now on, and events if wanted."""
+        """From now on, send `rate` snapshots per second, and events if wanted."""
         self.rate, self.wants_events = rate, events
         self._next_snapshot_s = 0.0
 

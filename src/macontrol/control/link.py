@@ -112,6 +112,9 @@ class ControlLink:
                 stderr=subprocess.PIPE,
                 pass_fds=numbers,
             )
+        except OSError:
+            ours.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
@@ -120,12 +123,12 @@ class ControlLink:
         self._lines.send({"facts": facts | {"pid": os.getpid()}})
 
     def _end_server(self) -> str:
-        """Close the link, wait for the server, and return its last words."""
-        process, words = self._process, ""
+        """Close the link and wait for the server; return its exit code and last message."""
+        process = self._process
         if self._link is not None:
             self._link.close()
         if process is None:
-            return words
+            return ""
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -134,9 +137,9 @@ class ControlLink:
         assert process.stderr is not None
         with process.stderr as stream:
             os.set_blocking(stream.fileno(), False)
-            words = (stream.read() or b"").decode(errors="replace").strip().rpartition("\n")[2]
+            message = (stream.read() or b"").decode(errors="replace").strip().rpartition("\n")[2]
         self._process, self._link, self._lines = None, None, None
-        return f"exit code {process.returncode}{': ' if words else ''}{words}"
+        return f"exit code {process.returncode}{': ' if message else ''}{message}"
 
     # The methods below run in the thread.
 
@@ -155,7 +158,7 @@ class ControlLink:
             self._wait()
             self._run.await_quiet()
             for message in self._lines.read():
-                self._hear(message)
+                self._handle(message)
             self._actions.look_after_survey()
             self._send_what_is_due()
             self._lines.flush()
@@ -175,7 +178,7 @@ class ControlLink:
             timeout_s = min(timeout_s, max(self._sent_s + period_s - time.monotonic(), 0.0))
         select.select([self._link], [self._link] if self._lines.unsent else [], [], timeout_s)
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         if "rate" in message:
             self._rate = message["rate"]
             self._run.wants_events = message["events"]

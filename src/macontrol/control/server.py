@@ -87,7 +87,7 @@ class Server:
                     self._accept_all()
                 elif key.fileobj is self._link:
                     for message in self._lines.read():
-                        self._hear(message)
+                        self._handle(message)
             self._serve_clients()
             self._expire()
             self._request_what_is_wanted()
@@ -104,7 +104,7 @@ class Server:
         for _ in range(MOST_CLIENTS):
             try:
                 accepted, _ = self._listener.accept()
-            except OSError:  # nobody waits
+            except OSError:  # no client waits
                 return
             self._accept(accepted)
 
@@ -234,7 +234,7 @@ class Server:
 
     # The daemon.
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         if "facts" in message:
             self._facts = message["facts"]
         elif "snapshot" in message:
@@ -263,7 +263,7 @@ class Server:
         self._reply_all(waiters, snapshot, None)
 
     def _request_what_is_wanted(self) -> None:
-        """Tell the daemon what clients want, if that has changed; request what they wait for."""
+        """Send the daemon what clients want, if that has changed; request what they wait for."""
         clients = self._clients.values()
         rate = max((client.rate for client in clients), default=0.0)
         wanted = rate, any(client.wants_events for client in clients)

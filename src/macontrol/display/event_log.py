@@ -35,8 +35,15 @@ _CLOSE_WITHIN_S = 0.5
 # Every event of these kinds is written: they are rare, and no two are alike.
 _ALL_WRITTEN = (EventKind.WARNING, EventKind.INTERNAL, EventKind.NOISE_FLOOR)
 # Of these kinds, events that differ in detail or value are counted apart: an operator's next
-# action, a fault with another cause. At most this many different ones of a kind are written.
-_APART = (EventKind.ACTION, EventKind.STAGE_FAULT, EventKind.PROBE_FAULT)
+# action and its result, a fault with another cause. At most this many different ones of a kind are
+# written.
+_APART = (
+    EventKind.ACTION,
+    EventKind.STAGE_FAULT,
+    EventKind.PROBE_FAULT,
+    EventKind.REMOVED_RUN,
+    EventKind.SURVEY,
+)
 _MOST_DIFFERENT = 20
 _LEVELS = {
     EventKind.STAGE_FAULT: "error",

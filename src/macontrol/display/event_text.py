@@ -9,9 +9,10 @@ _VALUES = {
     EventKind.NO_SIGNAL: " (slots in a row: {:.0f})",
     EventKind.RECOVERY: " after {:.3g} s",
     EventKind.HOMING: ", in {:.3g} s",
+    EventKind.ACTION: ": {:.6g}",
     EventKind.APPROACH: ", {:.3f} λ",
     EventKind.NOISE_FLOOR: ": {:.1f} dBFS",
-    EventKind.ACTION: ": {:.4g}",
+    EventKind.REMOVED_RUN: ", {:.1f} MB",
 }
 _LATE = (EventKind.LATE_ARRIVAL, EventKind.LATE_DECISION)
 

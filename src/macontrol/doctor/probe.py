@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import isnan
 from statistics import median
@@ -99,12 +99,8 @@ class ProbeExamination:
     def _measure_level(self, probe: HasHealth, radio: SdrSettings) -> ProbeHealth:
         """The health after a measurement, once the sample rate is known."""
         clock = self._clock
-        try:
-            now = clock.now()
-            self._probe.request(1, now, now + _LEVEL_S)
-            self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
-        except ProbeError:
-            pass  # the health shows it
+        with suppress(ProbeError):  # the health shows it
+            self._measure_once()
         known_s = clock.now() + _RATE_KNOWN_S
         while not _keeps_rate(health := probe.health(), radio):
             is_known = not isnan(health.measured_rate_hz)
@@ -129,6 +125,12 @@ class ProbeExamination:
         except ProbeError:
             pass  # use what was measured before
         return sorted(delays)
+
+    def _measure_once(self) -> Sequence[Measurement]:
+        """The measurement of an interval that begins now; none if that takes too long."""
+        now = self._clock.now()
+        self._probe.request(1, now, now + _LEVEL_S)
+        return self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
 
     def _collect(self, until_s: float) -> Sequence[Measurement]:
         """The next measurements that are ready; none if that takes too long."""
@@ -163,9 +165,7 @@ class ProbeExamination:
     def _report_level(self, floor: NoiseFloor | ProbeError | None) -> None:
         """The level of one measurement, which may be at the noise floor."""
         try:
-            now = self._clock.now()
-            self._probe.request(1, now, now + _LEVEL_S)
-            found = self._collect(now + _LEVEL_S + self._config.probe.stale_s + 1.0)
+            found = self._measure_once()
         except ProbeError as error:
             self._report.error("level", error, _FIX_ABOVE)
             return

@@ -47,7 +47,7 @@ class Replay:
     oracle_per_slot: float
     """The net reward per slot of the oracle, which knows the map."""
     regret_per_slot: float
-    """What the oracle earns more per slot."""
+    """How much more the oracle earns per slot."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ class Run:
         return len(self.slots["slot"])
 
     def regret_per_slot(self) -> float:
-        """Return what the oracle earns more per slot; only for a run on the simulated bench."""
+        """Return how much more the oracle earns per slot; only for a run on the simulated bench."""
         if self.backend != "sim" or len(self) == 0:
             raise UsageError(
                 "the regret needs the rewards everywhere on the rail",

@@ -1,7 +1,7 @@
 """Means of a run with standard errors that respect autocorrelation, by batch means.
 
-The rewards of neighbouring slots are alike, so the deviation of single slots divided by √n is far
-too small an error. The means of a few long batches of slots are nearly independent, and their
+The rewards of neighbouring slots are correlated, so the deviation of single slots divided by √n is
+far too small an error. The means of a few long batches of slots are nearly independent, and their
 scatter is that of the mean.
 """
 
@@ -21,7 +21,7 @@ _CORRELATED = 0.5
 METHOD = (
     f"Standard errors are those of batch means: the slots are divided into {BATCHES} batches in "
     "the order of time, and the standard deviation of the batches' means is divided by "
-    f"√{BATCHES}. Slots of one batch may be as alike as they like."
+    f"√{BATCHES}. Slots within one batch may be correlated."
 )
 
 
@@ -34,7 +34,7 @@ class Mean:
     """None if the series is too short for batches."""
     count: int
     correlated: bool = False
-    """Whether neighbouring batches are alike: the error is then too small."""
+    """Whether neighbouring batches are correlated: the error is then too small."""
 
     @property
     def is_level(self) -> bool | None:

@@ -21,7 +21,7 @@ from macontrol.reports.world import World, sampled_map, world_of
 
 Floats = NDArray[np.float64]
 
-RULE = "A difference within two standard errors is no difference."
+RULE = "A difference within two standard errors may be chance."
 _PAIRED = "paired: the same simulated world, compared slot by slot over the {} common slots"
 _UNPAIRED = "not paired, so the difference of the worlds is in it: {}"
 _PROBED_SLOTS, _PROBED_POSITIONS = 50, 20
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """What a run earned more than the first one, in bit/s/Hz per slot."""
+    """How much more a run earned than the first one, in bit/s/Hz per slot."""
 
     run: str
     first: str
@@ -95,7 +95,7 @@ def differences(entries: Sequence[Entry]) -> list[Difference]:
 
 
 def difference(first: Entry, other: Entry) -> Difference:
-    """What `other` earned more than `first`."""
+    """How much more `other` earned than `first`."""
     settings = differing_keys(first.recorded.config, other.recorded.config)
     if first.recorded.run.seed != other.recorded.run.seed:
         settings["run.seed"] = (first.recorded.run.seed, other.recorded.run.seed)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from macontrol.reports.comparison import HOW, RULE, Difference, Entry
+from macontrol.reports.comparison import HOW, Difference, Entry
 from macontrol.reports.drawing import Axis, Plot, block_means, block_slots, extremes
 from macontrol.reports.figures import RATE, rail_axes, seconds
 from macontrol.reports.page import page, paragraph, section, table
-from macontrol.reports.run_report import length_text
+from macontrol.reports.quantities import duration_text
 from macontrol.reports.world import World
 
 LOOKS = ("run", "other", "third", "fixed", "best")
@@ -42,7 +42,7 @@ def figures_of(entry: Entry) -> tuple[str, ...]:
         recorded.header.backend,
         str(recorded.run.seed),
         f"{recorded.header.started:%Y-%m-%d %H:%M:%S}",
-        length_text(facts.duration_s),
+        duration_text(facts.duration_s),
         str(facts.slots),
         str(facts.missed),
         _mean_text(entry),
@@ -196,6 +196,3 @@ def _settings(found: Sequence[Difference]) -> str:
         heads = ("setting", one.first, one.run)
         parts.append(table(heads, rows) if rows else paragraph(f"{one.run}: the same settings."))
     return section("Settings that differ", *parts)
-
-
-__all__ = ["FIGURES", "RULE", "as_data", "comparison_page", "figures_of", "sentence"]

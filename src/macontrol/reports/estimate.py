@@ -59,8 +59,7 @@ def estimate_at(recorded: Recorded, row: int) -> Estimate | str:
             policy.observe(*sample)
         if row > 0:
             policy.resume(float(run["target"][row - 1]))
-        length = config.physical.region_length
-        position = min(max(float(run["position"][row]), 0.0), length)
+        position = config.grid.clamp(float(run["position"][row]))
         decision = policy.decide(slot, position)
     except Exception as error:  # a policy of another distribution may raise anything
         return f"{header.policy} fails with the recorded observations: {error!r}"

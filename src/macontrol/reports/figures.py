@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from macontrol.config import Config
 from macontrol.reports.drawing import Axis, Plot, block_means, extremes
 from macontrol.reports.estimate import Estimate
+from macontrol.reports.quantities import short_time_text
 from macontrol.reports.raster import gradient, heat_map
 from macontrol.reports.recorded import Recorded
 from macontrol.reports.world import OracleTrace, World, sampled_map
@@ -211,19 +212,11 @@ def timing(recorded: Recorded) -> str:
         plot = Plot(across, Axis(0.0, 1.05 * counts.max(), "slots"), height=130, label=phase.title)
         plot.bars(edges, counts, "bar")
         if phase.limit_s is not None:
-            plot.upright(phase.limit_s, "limit", f"{phase.limit}: {time_text(phase.limit_s)}")
+            plot.upright(phase.limit_s, "limit", f"{phase.limit}: {short_time_text(phase.limit_s)}")
         middle, high_99, most = np.percentile(values, [50, 99, 100]).tolist()
         figures.append(
-            f'<figure><h3>{phase.title}</h3><div class="facts">median {time_text(middle)}, '
-            f"99 % within {time_text(high_99)}, longest {time_text(most)}</div>"
+            f'<figure><h3>{phase.title}</h3><div class="facts">median {short_time_text(middle)}, '
+            f"99 % within {short_time_text(high_99)}, longest {short_time_text(most)}</div>"
             f"{plot.legend()}{plot.html()}</figure>"
         )
     return f'<div class="many">{"".join(figures)}</div>' if figures else ""
-
-
-def time_text(seconds_: float) -> str:
-    """A short time in the unit that suits it."""
-    for unit, least in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds_ >= least:
-            return f"{seconds_ / least:.3g} {unit}"
-    return f"{seconds_ * 1e6:.2g} µs"

@@ -41,7 +41,7 @@ class RunLine:
     duration_s: float = 0.0
     mean_reward: float | None = None
     gain_over_fixed: float | None = None
-    """What it earned more than an antenna fixed at x_0, as a share."""
+    """How much more it earned than an antenna fixed at x_0, as a share."""
     gain_known_from: str | None = None
     gain_unknown_because: str | None = None
     travel: float = 0.0

@@ -17,6 +17,7 @@ from macontrol.reports.drawing import block_slots
 from macontrol.reports.estimate import Estimate, estimate_at
 from macontrol.reports.figures import RATE
 from macontrol.reports.page import details, page, paragraph, section, table, tiles
+from macontrol.reports.quantities import distance_text, duration_text, number_text
 from macontrol.reports.recorded import Recorded
 from macontrol.reports.world import HOW_KNOWN, OracleTrace, World, oracle_of, world_of
 
@@ -94,13 +95,13 @@ def summary(recorded: Recorded, found: Reference) -> str:
     """How the run went, for a reader who knows nothing of bandits."""
     facts, policy = recorded.facts, recorded.header.policy
     so_far = " so far" if recorded.state == "being recorded" else ""
-    begin = f"In {length_text(facts.duration_s)} ({facts.slots} slots){so_far} "
+    begin = f"In {duration_text(facts.duration_s)} ({facts.slots} slots){so_far} "
     if facts.mean_reward is None:
         text = f"{begin}no measurement was valid, so the reward of this run is unknown."
     else:
         text = f"{begin}the policy {policy} reached {facts.mean_reward:.2f} {RATE} on average"
         text += _compared(found, figures.survey_at_x_0(recorded))
-    travel = f"The antenna travelled {length_mm(facts.travel_mm)} ({facts.travel:.1f} wavelengths)."
+    distance = f"{distance_text(facts.travel_mm)} ({facts.travel:.1f} wavelengths)"
     without = facts.slots - facts.rewards + facts.missed
     health = (
         "Nothing failed." if facts.faults == 0 else f"{_count(facts.faults, 'fault')} occurred."
@@ -108,7 +109,7 @@ def summary(recorded: Recorded, found: Reference) -> str:
     if without:
         share = without / (facts.slots + facts.missed)
         health += f" {_count(without, 'slot')} ({share:.1%}) gave no measurement."
-    return f"{text} {travel} {health}"
+    return f"{text} The antenna travelled {distance}. {health}"
 
 
 def _compared(found: Reference, survey_reward: float | None) -> str:
@@ -134,16 +135,16 @@ def _compared(found: Reference, survey_reward: float | None) -> str:
 
 def _key_figures(recorded: Recorded, found: Reference) -> str:
     facts, world, oracle = recorded.facts, found.world, found.oracle
-    rows = [(_number(facts.mean_reward, ".3f"), "mean reward", RATE)]
+    rows = [(number_text(facts.mean_reward, ".3f"), "mean reward", RATE)]
     if world is not None:
         fixed = f"fixed at x_0: {world.mean_fixed:.3f}"
-        rows.append((_number(world.gain, "+.1%"), "gain over a fixed antenna", fixed))
+        rows.append((number_text(world.gain, "+.1%"), "gain over a fixed antenna", fixed))
     if oracle is not None:
         best = f"best trajectory: {float(oracle.reward.mean()):.3f}"
-        rows.append((_number(found.regret, ".3f"), f"regret per slot ({RATE})", best))
+        rows.append((number_text(found.regret, ".3f"), f"regret per slot ({RATE})", best))
     share = facts.transit / facts.slots
     rows += [
-        (f"{facts.travel:.1f} λ", "travel", f"{length_mm(facts.travel_mm)} in all"),
+        (f"{facts.travel:.1f} λ", "travel", f"{distance_text(facts.travel_mm)} in all"),
         (str(facts.switches), "switches of the target", f"{share:.1%} of the slots in transit"),
         (
             f"{facts.rewards / (facts.slots + facts.missed):.1%}",
@@ -261,8 +262,8 @@ def _verdict_row(verdict: Verdict) -> tuple[str, str, str, str]:
     outcome = {None: "not applicable", True: "holds", False: "VIOLATED"}[verdict.holds]
     return (
         verdict.statement,
-        _number(verdict.value, ".4g"),
-        _number(verdict.bound, ".4g"),
+        number_text(verdict.value, ".4g"),
+        number_text(verdict.bound, ".4g"),
         outcome,
     )
 
@@ -330,22 +331,5 @@ def _origin(recorded: Recorded) -> str:
     return table(("", ""), rows)
 
 
-def length_text(seconds: float) -> str:
-    """A duration in the unit that suits it."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes = seconds / 60
-    return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
-
-
-def length_mm(millimetres: float) -> str:
-    """A distance in the unit that suits it."""
-    return f"{millimetres / 1000:.2f} m" if millimetres >= 1000 else f"{millimetres:.0f} mm"
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else f"{value:{form}}"

@@ -49,7 +49,7 @@ class World:
 
     @property
     def gain(self) -> float | None:
-        """What the antenna earned more than a fixed one at x_0, as a share."""
+        """How much more the antenna earned than a fixed one at x_0, as a share."""
         return self.mean_earned / self.mean_fixed - 1.0 if self.mean_fixed > 0 else None
 
 

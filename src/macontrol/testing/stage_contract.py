@@ -1,7 +1,6 @@
 """The contract of a stage: one test per rule of `macontrol.hal.Stage`.
 
-The rules move the stage over its whole usable rail [0, travel_mm], and never beyond. The module is
-longer than 400 lines because a driver's tests subclass all rules as one suite.
+The rules move the stage over its whole usable rail [0, travel_mm], and never beyond.
 """
 
 from __future__ import annotations

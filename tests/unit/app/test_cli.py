@@ -195,6 +195,9 @@ class TestDidYouMean:
             "macontrol export: error: the following arguments are required: --format",
         ]
 
+    def test_a_line_of_usage_marks_what_may_be_left_out(self, run: Run) -> None:
+        assert " POSITION [NAME] " in run("goto").err.splitlines()[0]
+
 
 class TestOddValues:
     @pytest.mark.parametrize("name", ["x" * 300, "\udcff", "a\nb", ""])

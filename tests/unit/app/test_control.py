@@ -120,7 +120,7 @@ class TestLimits:
             assert not client.is_over
             time.sleep(10.1)
             assert client.is_over
-            # Once it reads, it is told what it has missed.
+            # Once it reads, it gets the number of those that it has missed.
             received = b""
             theirs.settimeout(1)
             while client._out:

@@ -25,14 +25,14 @@ from macontrol.cli import main
 from macontrol.config import Config, load_config
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.recording.records import Event, EventKind, LateReward, SlotRecord
-from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, Sample
+from macontrol.controller.recording.runfile import Sample
 from macontrol.controller.survey.samples import Survey
 from macontrol.reports.drawing import Axis, block_means, extremes
 from macontrol.reports.estimate import Estimate, estimate_at
 from macontrol.reports.raster import heat_map
 from macontrol.reports.recorded import read_recorded
 from macontrol.reports.run_report import reference_of, report, summary
-from support.sample_run import CLOCK, SURVEY, WALL, slot_record, write_run
+from support.sample_run import CLOCK, SURVEY, slot_record, start_run, write_run
 from support.sample_run import CONFIG as SAMPLE_CONFIG
 
 Floats = NDArray[np.float64]
@@ -190,17 +190,7 @@ def test_every_policy_has_a_report(tmp_path: Path, policy: str) -> None:
 
 def test_a_late_reward_is_unknown_until_it_arrives(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
-    header = RunHeader.of(
-        SAMPLE_CONFIG,
-        backend="serial",
-        stage="stage",
-        survey=SURVEY,
-        sigma_f2=0.75,
-        started_wall_s=WALL,
-        started_clock_s=CLOCK,
-    )
-    file = RunFileRecorder(path, header)
-    file.start()
+    file = start_run(path, backend="serial", stage="stage")
     for slot in range(1, 9):
         is_late = slot == 4
         reward = None if is_late else 3.0
@@ -463,17 +453,7 @@ def test_drawing_keeps_extremes_and_means() -> None:
 
 def test_timing_histograms_count_every_slot(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
-    header = RunHeader.of(
-        SAMPLE_CONFIG,
-        backend="serial",
-        stage="stage",
-        survey=SURVEY,
-        sigma_f2=0.75,
-        started_wall_s=WALL,
-        started_clock_s=CLOCK,
-    )
-    file = RunFileRecorder(path, header)
-    file.start()
+    file = start_run(path, backend="serial", stage="stage")
     durations = [1e-5] * 90 + [2e-3] * 10
     for slot, seconds in enumerate(durations, start=1):
         record: SlotRecord = slot_record(slot, decide_s=seconds, reward=1.0)

@@ -12,8 +12,8 @@ from macontrol.config import Config, load_config, load_with_origins
 from macontrol.config.checks.measuring import measured_s, shortcoming
 from macontrol.config.checks.rf_plan import is_planned, received_hz
 from macontrol.config.drivers import PROBE_DRIVERS, STAGE_DRIVERS
-from macontrol.config.model.errors import ConfigError
-from macontrol.config.model.registry import Registry
+from macontrol.config.model.errors import ConfigError, place_of
+from macontrol.config.model.registry import Registry, resolve
 from macontrol.config.presets import preset_names
 from macontrol.controller.policies.registry import POLICIES
 from macontrol.hal.registry import PROBES, STAGES
@@ -44,6 +44,19 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError) as refusal:
         STAGES["grlb"]
     assert refusal.value.fix == "did you mean grbl?"
+
+
+@pytest.mark.parametrize(
+    ("module", "place"), [("no_such_module", ""), ("imports_it", "imports_it.py, line 2")]
+)
+def test_a_missing_module_is_located_at_the_import_of_it(
+    module: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "imports_it.py").write_text("import os\nimport no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        resolve(f"{module}:Name")
+    assert place_of(missing.value) == place
 
 
 def registered(**entries: str) -> Registry[Any]:

@@ -251,7 +251,11 @@ class _Command:
         at_terminal = sys.stdin.isatty() and self._console.is_terminal
         require_consent(config, yes=arguments.yes, at_terminal=at_terminal)
         recording = Recording(
-            config, self._options(name), clock, note=self._note, on_problem=self._note
+            config,
+            self._options(name),
+            clock,
+            note=self._note,
+            report=lambda _kind, text, _value: self._note(text),
         )
         bench = SerialBench(
             config,

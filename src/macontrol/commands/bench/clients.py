@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,7 +25,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from macontrol.commands.bench.bars import Bar, exit_code, show_bars
+from macontrol.commands.bench.bars import (
+    Bar,
+    add_output_arguments,
+    exit_code,
+    show_bars,
+    wide_console,
+)
 from macontrol.commands.bench.children import failed
 from macontrol.commands.bench.jitter import (
     FEWEST_WAKE_UPS,
@@ -40,7 +45,6 @@ from macontrol.commands.shared_arguments import positive_int, positive_number
 from macontrol.config.model.errors import MacontrolError
 from macontrol.control.client import Client, open_client
 from macontrol.controller.recording.runfile import Run, read_run
-from macontrol.standard_streams import is_terminal
 
 SUMMARY = "how much clients of the control socket delay the loop"
 
@@ -181,10 +185,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clients", type=positive_int, default=3, metavar="N", help="how many (default: 3)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a measured bar is missed"
-    )
+    add_output_arguments(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -195,7 +196,7 @@ def main(arguments: argparse.Namespace) -> int:
         data = {**asdict(effect), "ratios": ratios, "bars": [asdict(bar) for bar in bars]}
         print(json.dumps({"unit": "microseconds", **data}, indent=2, allow_nan=False))
     else:
-        _show(Console(width=None if is_terminal(sys.stdout) else 110), effect, bars)
+        _show(wide_console(), effect, bars)
     return exit_code(bars, strict=arguments.strict)
 
 

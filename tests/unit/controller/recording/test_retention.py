@@ -11,7 +11,6 @@ import pytest
 
 from macontrol.config import load_config
 from macontrol.config.model.errors import ConfigError
-from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader
 from macontrol.controller.recording.runfile.lock import FileLock
 from macontrol.controller.recording.runfile.retention import (
     Keep,
@@ -22,7 +21,7 @@ from macontrol.controller.recording.runfile.retention import (
     stored_runs,
     surplus,
 )
-from support.sample_run import CONFIG, write_run
+from support.sample_run import start_run, write_run
 
 NOW, DAY = 1_700_000_000.0, 86400.0
 RUNS = [
@@ -88,20 +87,9 @@ def test_a_run_is_removed_with_all_its_files_and_nothing_else(tmp_path: Path) ->
 
 def test_a_run_that_is_being_written_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
-    header = RunHeader.of(
-        CONFIG,
-        backend="sim",
-        stage="sim",
-        survey=None,
-        sigma_f2=None,
-        started_wall_s=NOW,
-        started_clock_s=0.0,
-    )
     # As in another process: this one holds the lock only, as closing a descriptor of the file
     # would drop the locks of its own database.
-    recorder = RunFileRecorder(path, header)
-    recorder.start()
-    recorder.close()
+    start_run(path).close()
     lock = FileLock(path)
     assert is_being_written(path)
     assert not remove_run(path)

@@ -117,7 +117,7 @@ def test_a_killed_run_is_set_aside_with_its_log(
     path = write(tmp_path / "run.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO slots (slot) VALUES (1)")
-        for end in ("", "-wal"):  # as they are while the run goes on
+        for end in ("", "-wal"):  # as they are while the run continues
             copy = tmp_path / f"killed.db{end}"
             copy.write_bytes(path.with_name(path.name + end).read_bytes())
     aside = set_aside(tmp_path / "killed.db")

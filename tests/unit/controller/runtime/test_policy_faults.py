@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, nan
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -151,6 +152,50 @@ def test_a_surface_that_cannot_be_read_is_a_fault(
     bench.run(8)
     assert len(bench.kept.events(EventKind.POLICY_FAULT)) == 7, "in the slot after it"
     assert bench.tally.slots == 8
+
+
+@pytest.mark.fault("policy-hangs")
+def test_every_call_is_counted_while_it_lasts(bench: ScriptedBench) -> None:
+    class Counting:
+        """A policy that notes in each call whether the counters show it."""
+
+        start_position, margin, settings = 3.0, 0.0, MappingProxyType({"beta": 1.0})
+        seen: ClassVar[dict[str, bool]] = {}
+
+        def note(self, call: str) -> None:
+            phase = bench.loop.decision
+            self.seen[call] = phase.begun == phase.ended + 1
+
+        @property
+        def surface(self) -> np.ndarray[Any, Any]:
+            self.note("surface")
+            return np.zeros(3)
+
+        def observe(self, *_: object) -> None:
+            self.note("observe")
+
+        def withdraw(self, _: int) -> None:
+            self.note("withdraw")
+
+        def adjust(self, *_: object) -> None:
+            self.note("adjust")
+
+        def resume(self, _: float) -> None: ...
+
+        def decide(self, _: int, position: float) -> Decision:
+            self.note("decide")
+            return Decision(position, position, False, False, nan)
+
+    phase = bench.loop.decision
+    phase.adopt(Counting())
+    Counting.seen.clear()  # the check of its capabilities has read the surface
+    phase.adjust("beta", 2.0)
+    phase.withdraw(1)
+    bench.run(3)
+    assert Counting.seen == dict.fromkeys(
+        ("adjust", "withdraw", "observe", "decide", "surface"), True
+    )
+    assert phase.begun == phase.ended
 
 
 @pytest.mark.fault("policy-raises", "policy-returns-no-decision")

@@ -80,7 +80,7 @@ def test_without_a_request_every_record_is_the_same(paper: Config) -> None:
     assert steered == plain
 
 
-def test_a_hold_is_effective_in_the_next_slot_and_measuring_goes_on(paper: Config) -> None:
+def test_a_hold_is_effective_in_the_next_slot_and_its_slots_are_measured(paper: Config) -> None:
     world = World(paper)
     records = world.run(60, {5: [Hold("me")], 40: [Release("me")]})
     before = records[4]
