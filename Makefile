@@ -39,10 +39,9 @@ help: ## list the targets
 	@echo "Targets (variables: PYTHON=$(PYTHON) VENV=$(VENV) PYTEST_ARGS=$(PYTEST_ARGS)):"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-demo: $(VENV)/.stamp-run ## run the controller on the simulated bench for 20 s
+demo: $(VENV)/.stamp-run ## run the controller on the simulated bench for 30 s, with a page
 	@echo "The demo's slots last 50 ms: it needs no permission for real-time scheduling."
-	@echo "The paper's 5 ms: $(BIN)/macontrol --backend sim"
-	@$(BIN)/macontrol --backend sim --preset demo --duration 20
+	@$(BIN)/macontrol demo
 
 test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
 	$(BIN)/ruff check

@@ -34,6 +34,7 @@ class Command(Protocol):
 
 
 COMMANDS = {
+    "demo": "show the controller on the simulated bench, with dashboard and report",
     "check": "check a configuration, or a whole bench: what is wrong and how to fix it",
     "config": "show every setting, its value and where it was set",
     "devices": "list likely stages, radios and instruments on this machine, and who uses them",
