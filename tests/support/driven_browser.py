@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ MISSING = CHROMIUM is None or DRIVER is None
 REASON = "needs chromium and chromedriver (Debian: chromium chromium-driver)"
 _FLAGS = (
     "--headless",
+    "--no-sandbox",  # refused to root and in containers; the page is our own
     "--disable-gpu",
     "--disable-quic",
     "--disable-dev-shm-usage",
@@ -70,8 +70,6 @@ def open_browser(folder: Path) -> Iterator[WebDriver]:
     options.binary_location = CHROMIUM
     for flag in (*_FLAGS, f"--user-data-dir={folder}"):
         options.add_argument(flag)
-    if os.geteuid() == 0:  # Chromium refuses its sandbox to root
-        options.add_argument("--no-sandbox")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     try:

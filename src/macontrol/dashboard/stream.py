@@ -37,7 +37,6 @@ class PageStream(Guarded, WebSocketHandler):
     _event_number = 0
     _sent_at = 0.0
     _sender: asyncio.Task[None] | None = None
-    _messages = 0
 
     def check_origin(self, origin: str) -> bool:
         """`Guarded` has checked it."""
@@ -54,7 +53,6 @@ class PageStream(Guarded, WebSocketHandler):
 
     async def on_message(self, message: str | bytes) -> None:
         """A page says which daemon it shows: {"watch": NAME or null}."""
-        self._messages += 1
         if not self.board.stream_limit.permits(self.client):
             self.close(1008, "too many messages")
             return

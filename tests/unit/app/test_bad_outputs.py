@@ -106,7 +106,8 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
     configs.add("virtual-bench")
     inputs = {f"{command} --config" for command in configs}
     runs = {"export run", "report run", "compare runs", "runs places"}
-    assert found == outputs | inputs | runs | {"replay map", "virtual-bench --faults"}
+    listed = {"dashboard places"}  # serves until it is stopped: see test_run_reader.py
+    assert found == outputs | inputs | runs | listed | {"replay map", "virtual-bench --faults"}
 
 
 def _path_options(parser: argparse.ArgumentParser) -> Iterator[str]:

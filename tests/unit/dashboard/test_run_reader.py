@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -41,7 +42,7 @@ def submit(recorder: RunFileRecorder, slots: range) -> None:
 
 
 def test_readers_never_make_the_writer_wait(recorder: RunFileRecorder) -> None:
-    """Commits and copies of the log go on while two readers read without a pause."""
+    """Commits go on while two readers read without a pause."""
     recorder.start()
     ended = threading.Event()
     reads: list[int] = []
@@ -63,7 +64,10 @@ def test_readers_never_make_the_writer_wait(recorder: RunFileRecorder) -> None:
         for number in range(20):
             submit(recorder, range(number * 50 + 1, number * 50 + 51))
             wait_until(lambda: recorder.pending == 0)
-            assert writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[0] == 0
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("UPDATE header SET value = value")
+            writer.execute("COMMIT")
+        wait_until(lambda: len(reads) > 10)
         assert recorder.problems == 0
     finally:
         ended.set()
@@ -71,7 +75,6 @@ def test_readers_never_make_the_writer_wait(recorder: RunFileRecorder) -> None:
             thread.join()
         writer.close()
         recorder.close()
-    assert len(reads) > 10
     assert recorder.lost == 0
     assert len(list(reader.all_slots("slot", 0, 10**9))) == 1000
 
@@ -171,6 +174,20 @@ def test_the_list_has_the_newest_run_first_and_reads_a_changed_one_again(tmp_pat
     (tmp_path / "old.sqlite").unlink()
     assert [e["name"] for e in library.entries() if e["name"] == "old"] == []
     assert library.path_of(old["id"]) is None
+
+
+def test_what_is_no_run_file_holds_nothing_up(tmp_path: Path) -> None:
+    """A pipe would keep a reader waiting, and a device has no end."""
+    write_run(tmp_path / "run.sqlite", range(1, 11))
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    (tmp_path / "device.sqlite").symlink_to("/dev/zero")
+    (tmp_path / "loop.sqlite").symlink_to(tmp_path / "loop.sqlite")
+    (tmp_path / "folder.sqlite").mkdir()
+    (tmp_path / "empty.sqlite").touch()
+    (tmp_path / "secret.sqlite").symlink_to("/etc/passwd")
+    entries = RunLibrary([tmp_path, tmp_path / "pipe.sqlite", Path("/dev/zero")]).entries()
+    assert [entry["name"] for entry in entries if "problem" not in entry] == ["run"]
+    assert all("root:" not in str(entry.get("problem")) for entry in entries)
 
 
 def test_a_run_without_slots_is_listed(recorder: RunFileRecorder, tmp_path: Path) -> None:

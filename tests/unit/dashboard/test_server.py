@@ -25,6 +25,8 @@ from support.sample_run import write_run
 from support.scripted_daemon import SNAPSHOT, ScriptedDaemon
 
 TOKEN = "t" * 43
+PATIENCE_S = 60
+patient = gen_test(timeout=PATIENCE_S)
 REFUSAL = {
     "code": -32000,
     "message": "the stage is homing",
@@ -46,6 +48,7 @@ class DashboardCase(AsyncHTTPTestCase):
         self.patch = pytest.MonkeyPatch()
         self.addCleanup(self.patch.undo)
         self.patch.setenv("RUNTIME_DIRECTORY", str(self.folder))
+        self.patch.setenv("ASYNC_TEST_TIMEOUT", str(PATIENCE_S))
         super().setUp()
 
     def get_app(self) -> Application:
@@ -302,7 +305,7 @@ class TestStream(DashboardCase):
             if message["type"] == kind:
                 return message
 
-    @gen_test
+    @patient
     async def test_a_page_gets_frames_and_ticks(self) -> None:
         daemon = await self.start_daemon()
         page = await self.connect()
@@ -318,7 +321,7 @@ class TestStream(DashboardCase):
         assert (await self.read(page, "events"))["events"] == [event]
         await self.read(page, "tick")
 
-    @gen_test
+    @patient
     async def test_a_lost_daemon_shows_and_comes_back(self) -> None:
         daemon = await self.start_daemon()
         page = await self.connect()
@@ -331,7 +334,7 @@ class TestStream(DashboardCase):
         while (await self.read(page, "frame"))["state"] != "running":
             pass
 
-    @gen_test
+    @patient
     async def test_garbage_of_a_daemon_ends_its_connection_only(self) -> None:
         daemon = await self.start_daemon()
         for line in (b"no json\n", b"[1]\n", b'{"id": 1, "error": 3}\n', b"\xff\xfe\n"):
@@ -343,12 +346,12 @@ class TestStream(DashboardCase):
         while not seen.is_connected:
             await asyncio.sleep(0.01)
 
-    @gen_test
+    @patient
     async def test_a_page_with_the_token_may_act(self) -> None:
         page = await self.connect(Authorization=f"Bearer {TOKEN}")
         assert (await self.read(page, "hello"))["may_act"] is True
 
-    @gen_test
+    @patient
     async def test_garbage_of_a_page_ends_its_stream(self) -> None:
         for text in ("no json", "[]", '{"watch": 1e999', "[" * 2000, "x" * 5000):
             page = await self.connect()
@@ -357,13 +360,13 @@ class TestStream(DashboardCase):
                 pass
         assert not self.board.streams
 
-    @gen_test
+    @patient
     async def test_another_site_gets_no_stream(self) -> None:
         for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
             with pytest.raises(Exception, match=r"403|421"):
                 await self.connect(**headers)
 
-    @gen_test
+    @patient
     async def test_the_number_of_streams_is_limited(self) -> None:
         pages = [await self.connect() for _ in range(MOST_STREAMS)]
         for page in pages:
@@ -371,7 +374,7 @@ class TestStream(DashboardCase):
         one_more = await self.connect()
         assert await one_more.read_message() is None
 
-    @gen_test(timeout=30)
+    @patient
     async def test_a_page_that_does_not_read_costs_no_memory(self) -> None:
         """Frames of 1 MB for a page that reads nothing: at most one of them is kept for it."""
         daemon = await self.start_daemon()
