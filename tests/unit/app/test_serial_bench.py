@@ -323,10 +323,10 @@ def test_whatever_a_driver_raises_is_an_error_of_its_device(
         {"tolerance_mm": inf},
     ],
 )
-def test_a_stage_that_no_stage_can_be_is_refused_before_it_moves(wrong: dict[str, float]) -> None:
+def test_a_stage_that_no_stage_can_be_is_refused_before_it_moves(wrong: dict[str, Any]) -> None:
     setting = Setting(lambda: 5.0)
     about = replace(Stage.quickest_description, **wrong)
-    setting.stage.quickest_description = about  # type: ignore[misc]
+    setting.stage.quickest_description = about
     with pytest.raises(StageError):
         setting.open()
     assert "homed" not in setting.log
