@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from math import inf, nan
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
