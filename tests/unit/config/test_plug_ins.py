@@ -316,7 +316,7 @@ def test_a_driver_that_cannot_be_used_is_one_message(site: Path, words: str, par
     ("words", "part", "code"),
     [
         ("--stage lab_drivers:STAGE", "no emulator", 64),
-        ("--stage lab_drivers:STAGE_EMULATOR", "no_such_module", 78),
+        ("--radio 127.0.0.1:0 --stage lab_drivers:STAGE_EMULATOR", "no_such_module", 78),
         ("--probe lab_drivers:PROBE_EMULATOR", "KeyError", 78),
     ],
 )

@@ -139,7 +139,10 @@ def test_the_noise_floor_in_use_is_the_measured_one(radio: Stand) -> None:
     known = known_floor(-20.0)
     radio.probe.use_noise_floor(known)
     assert radio.probe.noise_floor is known
-    floor = radio.probe.measure_noise_floor()
+    floor = None
+    while floor is None:  # again while a busy machine loses samples; pytest has a timeout
+        with suppress(ProbeError):
+            floor = radio.probe.measure_noise_floor()
     assert radio.probe.noise_floor == floor
     assert floor.power == pytest.approx(NOISE, rel=0.1)
 

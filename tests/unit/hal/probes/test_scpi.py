@@ -206,14 +206,17 @@ def test_the_noise_floor_is_the_mean_of_several_sweeps() -> None:
 
 
 def test_slots_during_the_noise_floor_have_that_reason() -> None:
-    with opened(noise_floor_s=0.5) as (instrument, probe):
+    with opened(noise_floor_s=2.0) as (instrument, probe):
         instrument.answers["INIT:IMM;*OPC?"] = after(0.02, "1")
         floor = threading.Thread(target=probe.measure_noise_floor)
         instrument.answers["TRAC? TRACE1"] = "-60"
         floor.start()
         wait_until(lambda: probe._floor_interval_s[1] > CLOCK.now())
-        assert measure(probe, seconds=0.1).reason == "noise-floor"
-        floor.join()
+        slots = count(1)
+        try:  # on a busy machine a measurement can be too late, and then says so
+            wait_until(lambda: measure(probe, next(slots), 0.1).reason == "noise-floor")
+        finally:
+            floor.join()
 
 
 @pytest.mark.parametrize(
