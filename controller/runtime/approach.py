@@ -7,6 +7,7 @@ after homing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from macontrol.config.model.errors import CommandRefusedError, StageError, StillMovingError
 from macontrol.controller.recording.events import EventKind
@@ -47,12 +48,16 @@ class Approach:
 
         Return earlier when the run is stopped; the result is NaN then if no position is known.
         """
-        wanted_mm, arrived = self._rail.to_mm(position), False
+        wanted_mm, arrived, nearest_mm = self._rail.to_mm(position), False, inf
         while not arrived and self._keep_on():
             end_s = self._clock.now() + self._stroke_s
             try:
                 arrived = self._advance(wanted_mm, end_s)
-                self._patience.recovered(0)
+                left_mm = abs(wanted_mm - self._guard.reported_mm)
+                # A stage that only claims its arrivals is found at its start again: no progress.
+                if arrived or left_mm < nearest_mm:
+                    nearest_mm = left_mm
+                    self._patience.recovered(0)
             except StillMovingError as late:
                 self._patience.failed(0, EventKind.LATE_ARRIVAL, late)
                 self._clock.sleep_until(end_s)

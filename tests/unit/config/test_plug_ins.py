@@ -17,6 +17,7 @@ from macontrol.config.model.errors import ConfigError
 
 POLICY = """
 from math import nan
+from threading import Event, Thread
 from macontrol.config.sections.section import Section
 from macontrol.controller.policies.description import PolicyDescription
 from macontrol.controller.policies.policy import Decision
@@ -47,6 +48,11 @@ class Away(Still):
 class Fails:
     def __init__(self, inputs):
         raise KeyError("no idea")
+
+class Lingers(Still):
+    def __init__(self, inputs):
+        super().__init__(inputs)
+        Thread(target=Event().wait, name="logger of a lab").start()
 
 class Exits(Still):
     margin = 0.0
@@ -347,6 +353,21 @@ def test_the_command_lists_all_and_what_is_broken(site: Path, tmp_path: Path) ->
     assert all(found[key]["reason"] for key in broken)
     text, _ = macontrol(site, "plugins", path=site, cwd=tmp_path)
     assert len(text.splitlines()) == len(found)
+
+
+def test_a_thread_that_does_not_end_is_not_waited_for(site: Path, tmp_path: Path) -> None:
+    words = ["--backend", "sim", "--fast", "--slots", "5", "--policy", "lab_policy:Lingers"]
+    done = subprocess.run(
+        [sys.executable, "-m", "macontrol", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0
+    assert "logger of a lab" in done.stderr
+    assert done.stdout.rstrip().endswith("┘")  # the summary is complete
 
 
 def test_broken_ones_do_not_disturb_a_run(site: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import HardwareError, ProbeError
+from macontrol.config.model.errors import HardwareError, ProbeError, StageError
 from macontrol.config.model.reward import Reward
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.clock import VirtualClock
@@ -20,9 +20,22 @@ from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import NoSurvey, fresh_survey, save_survey
 from macontrol.controller.survey.samples import Survey
 from macontrol.controller.survey.walk import SurveyWalk, walk_rail
-from macontrol.hal import Measurement
-from macontrol.sim.bench.simulated import SimulatedBench
+from macontrol.hal import Arrival, Measurement
+from macontrol.sim.bench.simulated import SimulatedBench, SimulatedStage
 from macontrol.sim.world.channel import Channel
+
+
+class ClaimingStage(SimulatedStage):
+    """It does not move, claims the arrival of three moves, and then raises an error."""
+
+    claimed = 0
+
+    def move_to(self, position_mm: float, deadline_s: float) -> Arrival:
+        self.claimed += 1
+        self._clock.sleep_until(self._clock.now() + 0.05)
+        if self.claimed % 4 == 0:
+            raise StageError("it has not moved")
+        return Arrival(position_mm, True, self._clock.now())
 
 
 class ScriptedProbe:
@@ -276,6 +289,16 @@ def test_a_probe_that_fails_for_too_long_ends_the_survey_with_the_cause(lab: Con
     walk = SurveyWalk(lab, FailingProbe([], 1000), clock, lambda x: x, Recorder())
     with pytest.raises(HardwareError, match=r"probe has failed for 30 s .*: the server hung up"):
         walk.run([0.0, 1.0])
+
+
+def test_a_stage_that_claims_its_arrivals_ends_the_survey_after_the_patience(lab: Config) -> None:
+    ends = StopToken()
+    clock = VirtualClock(on_wait=lambda: ends.request() if clock.now() > 1000.0 else None)
+    bench = SimulatedBench(lab, clock, seed=5)
+    bench.stage = ClaimingStage(bench.stage.description, clock, 100.0)
+    with pytest.raises(HardwareError, match="it has not moved"):
+        walk_rail(lab, bench, clock, Recorder(), stop=ends)
+    assert clock.now() < 2 * lab.timing.fault_patience_s
 
 
 def test_a_probe_that_never_answers_ends_the_survey_after_the_patience(lab: Config) -> None:
