@@ -18,9 +18,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"known are: {', '.join(words)}"
 
 
-def pip_install(package: str) -> str:
-    """The command that installs a package for the Python that runs macontrol."""
-    return shlex.join([sys.executable, "-m", "pip", "install", package])
+def pip_install(*packages: str) -> str:
+    """The command that installs packages for the Python that runs macontrol.
+
+    It names no extra of macontrol: pip finds these only where macontrol itself is installed, which
+    is not so in the environment of `make demo`.
+    """
+    return shlex.join([sys.executable, "-m", "pip", "install", *packages])
 
 
 def shortened(value: object, most: int = 60) -> str:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.any_user
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path), "PATH": str(tmp_path)}
     command = [sys.executable, "-m", "macontrol", "demo", "--duration", "3"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
@@ -45,6 +45,7 @@ def test_it_shows_a_page_and_writes_a_report(demo: subprocess.Popen[str], tmp_pa
     (run,) = (tmp_path / "macontrol").glob("demo-*.sqlite")
     assert run.with_suffix(".html").read_text("utf-8").startswith("<!DOCTYPE html>")
     assert "macontrol virtual-bench" in text
+    assert f'PATH="{Path(sys.executable).parent}:' in text
     with pytest.raises(URLError, match="refused"):
         urllib.request.urlopen(page, timeout=60)
 

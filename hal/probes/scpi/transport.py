@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import ProbeError, reason_of
+from macontrol.config.model.suggestion import pip_install
 from macontrol.hal.clock import Clock
 from macontrol.hal.probes.scpi.settings import ScpiSettings
 from macontrol.hal.registry import FoundProbes
@@ -130,6 +131,10 @@ def _lost(error: OSError) -> ProbeError:
     return ProbeError(f"the connection is lost: {reason_of(error)}")
 
 
+def _install() -> str:
+    return pip_install("pyvisa", "pyvisa-py")
+
+
 def load_pyvisa() -> Any:
     """The module pyvisa; ProbeError if it is not installed."""
     try:
@@ -137,7 +142,7 @@ def load_pyvisa() -> Any:
     except ImportError:
         raise ProbeError(
             "a VISA resource needs PyVISA, which is not installed",
-            'pip install "macontrol[visa]", or use --probe scpi://HOST:PORT',
+            f"{_install()}, or use --probe scpi://HOST:PORT",
         ) from None
     return pyvisa
 
@@ -147,9 +152,7 @@ def resource_manager(pyvisa: Any) -> Any:
     try:
         return pyvisa.ResourceManager()
     except (OSError, ValueError) as error:
-        raise ProbeError(
-            f"PyVISA finds no VISA library: {error}", 'pip install "macontrol[visa]"'
-        ) from None
+        raise ProbeError(f"PyVISA finds no VISA library: {error}", _install()) from None
 
 
 class VisaTransport:
@@ -237,5 +240,5 @@ def search() -> FoundProbes:
 def status() -> str:
     """Whether PyVISA is installed."""
     if find_spec("pyvisa") is None:
-        return 'PyVISA: not installed; USB and GPIB instruments need pip install "macontrol[visa]"'
+        return f"PyVISA: not installed; USB and GPIB instruments need {_install()}"
     return "PyVISA: installed; --scpi searches for USB and GPIB instruments"

@@ -50,9 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "tornado":
             raise
-        raise MacontrolError(
-            "the dashboard needs tornado", pip_install("macontrol[web]")
-        ) from error
+        raise MacontrolError("the dashboard needs tornado", pip_install("tornado")) from error
     for place in arguments.places:
         if not place.exists():
             raise UsageError(f"{place}: no such file or folder")

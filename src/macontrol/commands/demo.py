@@ -17,7 +17,9 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from select import select
+from shutil import which
 from types import ModuleType
 
 from macontrol.commands import report, run
@@ -60,6 +62,8 @@ def main(arguments: argparse.Namespace) -> int:
         return code
     for recorded in default_run_folder().glob(f"{name}-*.sqlite"):
         _execute(report, str(recorded), "--out", str(recorded.with_suffix(".html")))
+    if which("macontrol") is None:
+        print(f'To have the commands: export PATH="{Path(sys.executable).parent}:$PATH"')
     print(_NEXT)
     return 0
 
@@ -75,7 +79,7 @@ def _execute(command: ModuleType, *words: str) -> int:
 def _dashboard() -> Iterator[str]:
     """A dashboard on a free port; its address, or an empty text if there is none."""
     if find_spec("tornado") is None:
-        print(f"For a page in the browser: {pip_install('macontrol[web]')}", flush=True)
+        print(f"For a page in the browser: {pip_install('tornado')}", flush=True)
         yield ""
         return
     command = [*python_module("macontrol"), "dashboard", "--listen", "127.0.0.1:0"]

@@ -4,7 +4,7 @@ A plug-in runs them in its own tests: a subclass of `StageContract`, `SerialStag
 `ProbeContract` or `PolicyContract` inherits one test per rule of the protocol. macontrol's own
 drivers and policies run the same suites. docs/test-a-plug-in.md shows how.
 
-This package needs pytest and hypothesis: pip install 'macontrol[testing]'.
+This package needs pytest and hypothesis.
 """
 
 try:
@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"macontrol.testing needs pytest and hypothesis ({error}): "
-        "run pip install 'macontrol[testing]'"
+        "run pip install pytest hypothesis"
     ) from error
 
 # Before these are imported, so that a failed rule shows the values it compared.

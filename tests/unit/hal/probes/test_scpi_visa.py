@@ -12,6 +12,7 @@ import pytest
 
 from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.reward import Power
+from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.runtime.clock import WallClock
 from macontrol.hal import Measurement
 from macontrol.hal.probes.scpi import transport
@@ -138,7 +139,7 @@ def test_without_pyvisa_the_error_says_how_to_install_it(
     probe = ScpiProbe(settings_of(instrument), CLOCK)
     with pytest.raises(ProbeError, match="PyVISA") as refusal:
         probe.open()
-    assert "macontrol[visa]" in refusal.value.fix
+    assert pip_install("pyvisa", "pyvisa-py") in refusal.value.fix
     with pytest.raises(ProbeError, match="PyVISA"):
         transport.search()
     probe.close()
