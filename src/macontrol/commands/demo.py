@@ -17,9 +17,9 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from select import select
 from shutil import which
+from sysconfig import get_path
 from types import ModuleType
 
 from macontrol.commands import report, run
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
     for recorded in default_run_folder().glob(f"{name}-*.sqlite"):
         _execute(report, str(recorded), "--out", str(recorded.with_suffix(".html")))
     if which("macontrol") is None:
-        print(f'To have the commands: export PATH="{Path(sys.executable).parent}:$PATH"')
+        print(f'To have the commands: export PATH="{get_path("scripts")}:$PATH"')
     print(_NEXT)
     return 0
 
