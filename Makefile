@@ -57,12 +57,12 @@ ROOT_TESTS := $(addprefix tests/,system unit/app unit/config unit/controller/hos
 test-as-root: apt $(VENV)/.stamp-dev
 	$(call run_tests,-m 'not any_user' $(ROOT_TESTS))
 
-# Many tests need real time, and a busy computer can withhold it. So up to five failed tests are run
+# Many tests need real time, and a busy computer can withhold it. So up to ten failed tests are run
 # again, one after the other. What fails then is an error; what passes then stays in the output.
 define run_tests
 	@rm -f .pytest_cache/v/cache/lastfailed
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(1) || { \
-	  $(BIN)/python tests/support/failed_tests.py 5 \
+	  $(BIN)/python tests/support/failed_tests.py 10 \
 	  && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(1); }
 endef
 

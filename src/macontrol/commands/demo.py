@@ -63,7 +63,8 @@ def main(arguments: argparse.Namespace) -> int:
     for recorded in default_run_folder().glob(f"{name}-*.sqlite"):
         _execute(report, str(recorded), "--out", str(recorded.with_suffix(".html")))
     if which("macontrol") is None:
-        print(f'To have the commands: export PATH="{get_path("scripts")}:$PATH"')
+        commands = get_path("scripts")
+        print(f'To have the commands: export PATH="{commands}:$PATH"')
     print(_NEXT)
     return 0
 
