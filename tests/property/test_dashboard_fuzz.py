@@ -1,4 +1,4 @@
-"""Whatever arrives at the dashboard: it answers, does nothing without the token, and goes on.
+"""Whatever arrives at the dashboard: it answers, does nothing without the token, and continues.
 
 `MACONTROL_FUZZ_REQUESTS=100000` tries more than the short form in the suite.
 """

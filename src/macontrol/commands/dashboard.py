@@ -1,7 +1,7 @@
 """Serve a web page that shows all daemons of this machine and all recorded runs.
 
 The page is live, draws a finished run in the same way, and can act on a daemon: hold, resume, go
-to, change a setting, stop. It is a process of its own; a run does not feel it.
+to, change a setting, stop. It is a process of its own and does not slow a run.
 
 By default it listens on this machine only, where everybody may look, and whoever has the token may
 act. The token is part of the printed address, and in a file that only its user may read. On any

@@ -1,4 +1,4 @@
-"""What all requests share: access, daemons, runs, limits; and the work that goes on beside them."""
+"""What all requests share: access, daemons, runs, limits; and the work that runs beside them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Connection:
             self._answers.pop(number, None)
 
     def take(self, line: bytes) -> None:
-        """Process a line of the daemon; ValueError if it is no message."""
+        """Process a line of the daemon; ValueError if it is not a message."""
         message = json.loads(line)
         if not isinstance(message, dict):
             raise ValueError("not an object")

@@ -1,6 +1,6 @@
 """The daemons of this machine: found by their sockets, each read through one connection.
 
-All pages share that connection, so a daemon does not feel how many there are.
+All pages share that connection, so the number of pages does not matter to a daemon.
 """
 
 from __future__ import annotations

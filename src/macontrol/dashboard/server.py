@@ -1,4 +1,4 @@
-"""Starts the server, tells where it is, and runs it until a signal."""
+"""Starts the server, reports its address, and runs it until a signal."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ export class BoardText {
     const { goal } = snapshot.hold ?? {};
     const { survey } = snapshot;
     if (!doing && state === "surveying" && survey) doing = `${count(survey.done)} of ${count(survey.positions)} positions`;
-    if (!doing && this.isHeld) doing = isNumber(goal) ? `at ${fixed(goal)} λ, measuring goes on` : "the antenna stays, measuring goes on";
+    if (!doing && this.isHeld) doing = isNumber(goal) ? `at ${fixed(goal)} λ, measuring continues` : "the antenna stays, measuring continues";
     if (!doing) doing = `${snapshot.policy} on ${snapshot.name}, slot ${count(snapshot.slot)}`;
     setText(parts.doing, doing);
     if (state === "ended") this.showEnd(snapshot);

@@ -25,7 +25,7 @@ const actions = {
     }
   },
   async stop() {
-    const yes = await ask(`Stop the run of ${page.shown}?`, "The stage comes to rest, and the run file is complete. To go on later, the daemon must be started again.");
+    const yes = await ask(`Stop the run of ${page.shown}?`, "The stage comes to rest, and the run file is complete. To continue later, the daemon must be started again.");
     if (yes) await actions.act("stop");
   },
 };
@@ -160,7 +160,7 @@ function showState(isUp) {
   setText(node, isUp ? "connected" : "connection lost, trying again");
   node.className = `link ${isUp ? "up" : "down"}`;
   document.body.classList.toggle("offline", !isUp);
-  notice(isUp ? null : "No connection to the dashboard. What is shown is its last state; the daemon runs on by itself.");
+  notice(isUp ? null : "No connection to the dashboard. What is shown is its last state; the daemon continues without it.");
 }
 
 // Colours
