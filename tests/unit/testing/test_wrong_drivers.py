@@ -106,7 +106,7 @@ def test_pytest_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("macontrol.testing")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pytest", None)
-    with pytest.raises(ImportError, match=r"macontrol\[testing\]"):
+    with pytest.raises(ImportError, match="pip install"):
         import_module("macontrol.testing")
 
 
