@@ -40,7 +40,8 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 demo: $(VENV)/.stamp-run ## run the controller on the simulated bench for 30 s, with a page
-	@echo "The demo's slots last 50 ms: it needs no permission for real-time scheduling."
+	@echo "The demo's slots last 50 ms, and need no permission for real-time scheduling;" \
+	  "a warning that it is missing is expected."
 	@$(BIN)/macontrol demo
 
 test: apt $(VENV)/.stamp-dev ## lint, check types and imports, run every test
