@@ -47,7 +47,9 @@ def check_input(path: Path, limit: int | None = None) -> int:
     if not os.access(path, os.R_OK):
         raise NoInputError(f"{path}: no permission to read it", "ask its owner for permission")
     if found.st_size == 0 and _is_stream(path):
-        raise DataError(f"{path}: is a stream of the kernel", _GIVE_A_FILE)
+        found = path.stat()  # a file that is being written can have grown
+        if found.st_size == 0:
+            raise DataError(f"{path}: is a stream of the kernel", _GIVE_A_FILE)
     if limit is not None and found.st_size > limit:
         raise DataError(
             f"{path}: has {found.st_size} bytes, and at most {limit} are allowed here",

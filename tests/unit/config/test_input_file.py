@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from macontrol.config.files import input_file
 from macontrol.config.files.atomic_file import kind_name
 from macontrol.config.files.input_file import check_archive, check_input, read_input
 from macontrol.config.model.errors import DataError, NoInputError
@@ -80,3 +81,17 @@ def test_a_large_file_that_is_not_an_archive(tmp_path: Path) -> None:
         sparse.truncate(1 << 30)
     with pytest.raises(DataError):
         check_archive(tmp_path / "map.npz")
+
+
+def test_a_file_that_grows_while_it_is_checked_is_no_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = tmp_path / "log"
+    growing.touch()
+
+    def read_one_byte(path: Path) -> bool:
+        path.write_bytes(b"new")
+        return True
+
+    monkeypatch.setattr(input_file, "_is_stream", read_one_byte)
+    assert check_input(growing) == 3
