@@ -287,7 +287,7 @@ def _basis(grid: Grid) -> tuple[NDArray[np.int_], Floats]:
     Odd orders lack one factor j, which `_parts` accounts for, so that the basis is real. Bessel
     functions are slow and realizations share the basis, so the last results are cached.
     """
-    order = np.arange(_order_count(2 * math.pi * grid.length))
+    order = np.arange(order_count(2 * math.pi * grid.length))
     order = np.concatenate((order[0::2], order[1::2]))
     factor = np.where(order // 2 % 2 == 0, 1.0, -1.0) * np.where(order == 0, 1.0, 2.0)
     z = 2 * math.pi * grid.points
@@ -297,7 +297,7 @@ def _basis(grid: Grid) -> tuple[NDArray[np.int_], Floats]:
     return order, basis
 
 
-def _order_count(z_max: float) -> int:
+def order_count(z_max: float) -> int:
     """The number of orders of the expansion: for k > z, J_k(z) falls ever faster in k."""
     order = math.ceil(z_max)
     while jv(order, z_max) > NEGLIGIBLE:

@@ -6,6 +6,7 @@ the rewards without noise, the noise of the observation in each slot, and the su
 
 from __future__ import annotations
 
+import json
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -54,17 +55,25 @@ class RewardMap:
         return len(self.noise)
 
     def save(
-        self, path: Path | str, *, seed: int | None = None, config: Config | None = None
+        self,
+        path: Path | str,
+        *,
+        seed: int | None = None,
+        config: Config | None = None,
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         """Write the map as an npz archive under exactly this name, completely or not at all.
 
-        The seed and the config of a simulated map can be stored beside the arrays.
+        The seed and the config of a simulated map, and what made it, can be stored beside the
+        arrays.
         """
         arrays: dict[str, NDArray[np.generic]] = {name: getattr(self, name) for name in _ARRAYS}
         if seed is not None:
             arrays["seed"] = np.array(seed)
         if config is not None:
             arrays["config"] = np.array(config.model_dump_json())
+        if origin is not None:
+            arrays["origin"] = np.array(json.dumps(origin))
         with atomic_file(Path(path), "the reward map was not written") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
@@ -134,6 +143,15 @@ def map_config(path: Path | str) -> Config | None:
             f"{path}: its config cannot be used: {error}",
             "give --preset, and --config or --set, to replay the map without it",
         ) from None
+
+
+def map_origin(path: Path | str) -> dict[str, Any] | None:
+    """What made a simulated map (`World.origin`), if the file says it."""
+    try:
+        found = json.loads(_stored_text(path, "origin") or "null")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _stored_text(path: Path | str, name: str) -> str | None:

@@ -233,6 +233,17 @@ def positive_int(text: str) -> int:
     return _whole_number(text, least=1, most=LARGEST_HORIZON)
 
 
+def number(text: str) -> float:
+    """An argument that is any quantity."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number")
+    return value
+
+
 def positive_number(text: str) -> float:
     """An argument that is a positive quantity."""
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +15,7 @@ from macontrol.config.model.errors import DataError
 from macontrol.interface.arguments import seed_of, slots_of
 from macontrol.sim.world import rewardmap
 from macontrol.sim.world.rewardmap import Floats, RewardMap
+from macontrol.sim.world.worlds import PAPER, World
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,8 @@ class Map:
     """The rewards of the survey, with noise (bit/s/Hz)."""
     seed: int | None = None
     """The seed of a simulated map."""
+    origin: Mapping[str, Any] | None = None
+    """What made a simulated map: world, speed, seed, versions, V_T/T."""
 
     @property
     def slots(self) -> int:
@@ -46,7 +51,7 @@ class Map:
 
     def save(self, path: Path | str) -> None:
         """Write the map with its config as an npz archive, which `macontrol replay` takes."""
-        self._world.save(path, seed=self.seed, config=self.config)
+        self._world.save(path, seed=self.seed, config=self.config, origin=self.origin)
 
     @property
     def _world(self) -> RewardMap:
@@ -54,16 +59,25 @@ class Map:
 
 
 def simulate_map(
-    config: Config | None = None, *, seed: int | None = None, slots: int | None = None
+    config: Config | None = None,
+    *,
+    seed: int | None = None,
+    slots: int | None = None,
+    world: str = PAPER,
+    speed: float | None = None,
 ) -> Map:
     """Simulate the channel of a config (default: the preset `paper`). One seed is one world.
 
-    Without `seed` and `slots`, the config's `run.seed` and `run.horizon` are used.
+    Without `seed` and `slots`, the config's `run.seed` and `run.horizon` are used. `world` is the
+    channel model, `paper` or `ieee-a` … `ieee-f`, and `speed` how fast it changes, as in
+    `macontrol simulate-map --help`.
     """
     config = config or load_config()
-    seed = seed_of(config, seed)
-    found = rewardmap.simulate_map(config, seed, slots_of(config, slots))
-    return _with_config(config, found, seed)
+    seed, slots = seed_of(config, seed), slots_of(config, slots)
+    chosen = World.named(world, speed)
+    config = chosen.config_of(config)
+    found = chosen.simulate(config, seed, slots)
+    return replace(_with_config(config, found, seed), origin=chosen.origin(seed, found))
 
 
 def make_map(
@@ -105,7 +119,8 @@ def load_map(path: Path | str, config: Config | None = None) -> Map:
     if config is None:
         rewardmap.check_map(path)
         raise DataError(f"{path}: the map contains no config", "give the config that it fits")
-    return _with_config(config, rewardmap.load_map(path, config), rewardmap.map_seed(path))
+    found = _with_config(config, rewardmap.load_map(path, config), rewardmap.map_seed(path))
+    return replace(found, origin=rewardmap.map_origin(path))
 
 
 def _with_config(config: Config, found: RewardMap, seed: int | None = None) -> Map:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import macontrol
 from macontrol.cli import main
 from macontrol.config import load_config
-from macontrol.sim.world.rewardmap import load_map, simulate_map
+from macontrol.sim.world.rewardmap import load_map, map_config, map_origin, simulate_map
 
 ARRAYS = ("reward", "noise", "survey_position", "survey_reward")
 
@@ -100,3 +101,59 @@ def test_more_change_points_than_slots_are_refused(
     words = ["--drift", "piecewise", "--slots", "5", "--set", "drift.change_points=5"]
     assert main(["simulate-map", "--seed", "1", "--out", str(tmp_path / "m.npz"), *words]) == 78
     assert "5 change points do not fit into 5 slots" in capsys.readouterr().err
+
+
+def test_options_of_the_site_set_its_settings(tmp_path: Path) -> None:
+    words = ["--seed", "5", "--slots", "9", "--snr", "-3", "--rail", "3", "--phases", "random"]
+    world = simulate(tmp_path / "map.npz", *words)
+    kept = json.loads(str(world["config"]))
+    assert kept["reward"]["snr_db"] == -3.0
+    assert kept["physical"]["region_length"] == 3.0
+    assert kept["channel"]["sub_ray_phases"] == "random"
+    assert world["reward"].shape == (9, 301)
+
+
+def test_the_map_says_what_made_it(tmp_path: Path) -> None:
+    path = tmp_path / "map.npz"
+    words = ["--seed", "5", "--slots", "9", "--speed", "2"]
+    world = simulate(path, *words)
+    origin = map_origin(path)
+    assert origin == json.loads(str(world["origin"]))
+    assert origin is not None
+    assert (origin["world"], origin["speed"], origin["seed"]) == ("paper", 2.0, 5)
+    config = map_config(path)
+    assert config is not None
+    assert config.drift.gain_correlation == pytest.approx(0.9997**2)
+    np.testing.assert_array_equal(world["reward"], simulate_map(config, 5, 9).reward)
+
+
+def test_a_world_of_another_model_is_replayed_like_any_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("quadriga_lib", reason="quadriga-lib is not installed")
+    path, outcome = tmp_path / "map.npz", tmp_path / "outcome.json"
+    words = ["--world", "ieee-b", "--seed", "5", "--slots", "30", "--speed", "0.003"]
+    world = simulate(path, *words)
+    again = simulate(tmp_path / "again.npz", *words)
+    np.testing.assert_array_equal(world["reward"], again["reward"])
+    assert "30 slots × 601 positions, ieee-b, speed 0.003" in capsys.readouterr().out
+    assert main(["replay", str(path), "--json", str(outcome)]) == 0
+    assert json.loads(outcome.read_text())["slots"] == 30
+    loaded = macontrol.load_map(path)
+    made = macontrol.simulate_map(loaded.config, world="ieee-b", speed=0.003)
+    np.testing.assert_array_equal(made.reward, loaded.reward)
+    assert made.origin == loaded.origin
+
+
+@pytest.mark.parametrize(
+    "words", [["--scenario", "dense"], ["--drift", "piecewise"], ["--phases", "random"]]
+)
+def test_options_of_the_paper_s_world_are_refused_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    out = tmp_path / "m.npz"
+    assert (
+        main(["simulate-map", "--world", "ieee-b", "--seed", "1", "--out", str(out), *words]) == 64
+    )
+    assert f"{words[0]} is an option of --world paper" in capsys.readouterr().err
+    assert not out.exists()
