@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,9 @@ class Reward(Section):
     """c_e, the price of travel per wavelength"""
     noise_level: Fraction = 0.05
     """sigma_eps, the noise of a reward as a fraction of g_max"""
+    offset: Literal["none", "survey"] = "none"
+    """what the posterior takes an unknown place for: "none": a reward of 0, as in the paper |
+    "survey": the mean of the survey's rewards, so that a place that left the window is average"""
 
     @property
     def snr(self) -> float:

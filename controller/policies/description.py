@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from macontrol.config import Config
     from macontrol.controller.survey.samples import Survey
 
-USES_POSTERIOR = frozenset({"algorithm.ridge", "kernel"})
+USES_POSTERIOR = frozenset({"algorithm.ridge", "kernel", "reward.offset"})
 """The settings of a policy with a posterior."""
 
 
@@ -34,8 +34,8 @@ class PolicyInputs:
     """Whether Sweep-and-hold begins at the survey's best position, as in the paper's figures
     (Setup), and is not charged for the way there."""
     with_samples: bool = True
-    """Whether the window starts with the survey's samples; otherwise the survey gives only sigma_f.
-    """
+    """Whether the window starts with the survey's samples; otherwise the survey gives only sigma_f
+    and the offset of the rewards."""
 
     @property
     def settings(self) -> Any:
@@ -55,7 +55,8 @@ class PolicyInputs:
         """The posterior, calibrated by the survey, with its samples in the window."""
         from macontrol.controller.policies.estimate import make_posterior
 
-        posterior = make_posterior(self.config, self.sigma_f2)
+        offset = self.survey.offset(self.config)
+        posterior = make_posterior(self.config, self.sigma_f2, offset)
         if self.with_samples:
             first = 1 - len(self.survey.position)
             samples = zip(self.survey.position, self.survey.reward, strict=True)

@@ -26,12 +26,20 @@ class DirectPosterior:
     """Equations posterior_mean and posterior_var, solved from scratch after every change."""
 
     def __init__(
-        self, kernel: StationaryKernel, grid: Grid, *, sigma_f2: float, ridge: float, window: int
+        self,
+        kernel: StationaryKernel,
+        grid: Grid,
+        *,
+        sigma_f2: float,
+        ridge: float,
+        window: int,
+        offset: float = 0.0,
     ) -> None:
         self.kernel = kernel
         self.grid = grid
         self.sigma_f2 = sigma_f2
         self.window = window
+        self.offset = offset
         self._ridge = ridge
         self._samples: tuple[tuple[int, float, float], ...] = ()
         """Replaced, never modified: the live view may read them at the same time."""
@@ -76,13 +84,13 @@ class DirectPosterior:
 
     def _solution(self, samples: Sequence[tuple[int, float, float]]) -> tuple[Array, Array]:
         if not samples:
-            return np.zeros(self.grid.size), np.full(self.grid.size, self.sigma_f2)
+            return np.full(self.grid.size, self.offset), np.full(self.grid.size, self.sigma_f2)
         positions = np.array([position for _, position, _ in samples])
-        rewards = np.array([reward for _, _, reward in samples])
+        rewards = np.array([reward for _, _, reward in samples]) - self.offset
         gram = self.sigma_f2 * self.kernel(positions[:, None] - positions[None, :])
         gram[np.diag_indices_from(gram)] += self._ridge
         cross = self.sigma_f2 * self.kernel(positions[:, None] - self.grid.points[None, :])
         factor = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
-        mean = cho_solve((factor, True), rewards, check_finite=False) @ cross
+        mean = cho_solve((factor, True), rewards, check_finite=False) @ cross + self.offset
         whitened = solve_triangular(factor, cross, lower=True, check_finite=False)
         return mean, self.sigma_f2 - np.einsum("ij,ij->j", whitened, whitened)

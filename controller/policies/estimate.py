@@ -17,14 +17,23 @@ _LARGEST_DIRECT_WINDOW = 3000
 _SOLVABLE = 1e14
 
 
-def make_posterior(config: Config, sigma_f2: float) -> WindowedPosterior | DirectPosterior:
-    """The posterior in feature space, or the direct one where the ridge is too small for that."""
+def make_posterior(
+    config: Config, sigma_f2: float, offset: float = 0.0
+) -> WindowedPosterior | DirectPosterior:
+    """The posterior in feature space, or the direct one where the ridge is too small for that.
+
+    `offset` is its prior mean.
+    """
     kernel, grid = kernel_from_config(config.kernel), config.grid
     ridge, window = config.algorithm.ridge, config.algorithm.window
     conditioning = window * sigma_f2 / ridge
     if conditioning <= _WELL_CONDITIONED:
         return WindowedPosterior(
-            kernel_features(kernel, grid), sigma_f2=sigma_f2, ridge=ridge, window=window
+            kernel_features(kernel, grid),
+            sigma_f2=sigma_f2,
+            ridge=ridge,
+            window=window,
+            offset=offset,
         )
     if window > _LARGEST_DIRECT_WINDOW or conditioning > _SOLVABLE:
         least = window * sigma_f2 / _WELL_CONDITIONED
@@ -36,4 +45,6 @@ def make_posterior(config: Config, sigma_f2: float) -> WindowedPosterior | Direc
             f"reward variance of {sigma_f2:.3g}",
             f"{fix}, or scale the rewards down",
         )
-    return DirectPosterior(kernel, grid, sigma_f2=sigma_f2, ridge=ridge, window=window)
+    return DirectPosterior(
+        kernel, grid, sigma_f2=sigma_f2, ridge=ridge, window=window, offset=offset
+    )

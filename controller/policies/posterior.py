@@ -52,7 +52,7 @@ _INFINITE = 1e200
 class _Sample:
     slot: int
     vector: Array
-    """(φ, r)"""
+    """(φ, r − offset)"""
     generation: int
 
 
@@ -60,7 +60,13 @@ class WindowedPosterior:
     """The posterior of the w most recent samples; `mean` and `variance` are over the grid."""
 
     def __init__(
-        self, features: KernelFeatures, *, sigma_f2: float, ridge: float, window: int
+        self,
+        features: KernelFeatures,
+        *,
+        sigma_f2: float,
+        ridge: float,
+        window: int,
+        offset: float = 0.0,
     ) -> None:
         if not sigma_f2 > 0 or not ridge > 0 or window < 1:
             raise ValueError("a posterior needs sigma_f2 > 0, ridge > 0 and window >= 1")
@@ -68,6 +74,8 @@ class WindowedPosterior:
         self.grid = features.grid
         self.sigma_f2 = sigma_f2
         self.window = window
+        self.offset = offset
+        """The prior mean: the samples are rewards less this, and `mean` has it again."""
         self.refactorings = 0
         self._ridge = ridge
         self._samples: deque[_Sample] = deque()
@@ -138,7 +146,8 @@ class WindowedPosterior:
         self._check_point(self._solve(self._no_sample, 0.0, old.vector))
 
     def _vector(self, position: float, reward: float) -> Array:
-        """(φ, r)"""
+        """(φ, r − offset)"""
+        reward -= self.offset
         index = self.grid.index(position)
         if index is None:
             return np.append(self.features.at(position), reward)
@@ -169,6 +178,8 @@ class WindowedPosterior:
         mix[0, 0], mix[1, 0] = effect, -effect
         mix[0, 1] = mix[1, 1] = self._effect(leaving, solutions[:, 1])
         mix.dot(solutions.T).dot(self._transposed, out=self._product)
+        if self.offset:
+            self.mean += self.offset
         self.variance += np.multiply(self._more, self._less, out=self._more)
         to_check: Array = solutions[:, 3]
         return to_check

@@ -44,6 +44,10 @@ class Survey:
         variance = float(np.var(self.reward, ddof=1)) - noise
         return max(variance, config.survey.variance_floor)
 
+    def offset(self, config: Config) -> float:
+        """The prior mean of the reward: 0 in the paper, or the mean of these rewards."""
+        return float(self.reward.mean()) if config.reward.offset == "survey" else 0.0
+
     def is_in_window(self, config: Config, now_wall_s: float) -> bool:
         """Whether the samples are new enough for the window: not older than w·T_s."""
         return self.walked_wall_s is None or 0 <= now_wall_s - self.walked_wall_s < config.window_s

@@ -113,6 +113,16 @@ movement-cost | lead at c_e = 0.3 | c_e = 0.3: regret lead over the closest move
 movement-cost | lead at c_e = 66 | c_e = 66: regret lead over the closest mover | 0.51 | -inf | inf | .2f
 ablation | cost term's regret drop at c_e = 0.3 | (ii)→(iii) regret drop at c_e = 0.3 | 0.054 | -inf | inf | .3f
 ablation | regret higher at widest margin | Δ = 0.5 σ_f regrets more than 0.1 σ_f: share of realizations | 42 of 48 | -inf | inf | .0%
+offset | gain continuous 0 | share of the gap between Fixed and the oracle won by reward.offset, continuous, 0 dB | – | -inf | inf | .0%
+offset | gain continuous 10 | same, continuous, 10 dB | – | -inf | inf | .0%
+offset | gain continuous 20 | same, continuous, 20 dB | – | -inf | inf | .0%
+offset | gain continuous 30 | same, continuous, 30 dB | – | -inf | inf | .0%
+offset | gain continuous 40 | same, continuous, 40 dB | – | -inf | inf | .0%
+offset | gain piecewise 0 | same, S = 10, 0 dB | – | -inf | inf | .0%
+offset | gain piecewise 10 | same, S = 10, 10 dB | – | -inf | inf | .0%
+offset | gain piecewise 20 | same, S = 10, 20 dB | – | -inf | inf | .0%
+offset | gain piecewise 30 | same, S = 10, 30 dB | – | -inf | inf | .0%
+offset | gain piecewise 40 | same, S = 10, 40 dB | – | -inf | inf | .0%
 """  # noqa: E501
 
 

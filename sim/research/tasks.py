@@ -193,7 +193,8 @@ class KernelErrors(Task):
             for name, length in self.kernels
         ]
         run = play(config, world, seed=config.run.seed)
-        sigma_f2 = Survey(world.survey_position, world.survey_reward).sigma_f2(config)
+        survey = Survey(world.survey_position, world.survey_reward)
+        sigma_f2, offset = survey.sigma_f2(config), survey.offset(config)
         position = np.concatenate((world.survey_position, run.trajectory.position))
         reward = np.concatenate((world.survey_reward, run.observed))
         surveyed = len(world.survey_position)
@@ -203,9 +204,10 @@ class KernelErrors(Task):
             return position[part], reward[part]
 
         def estimates(slot: int) -> list[Array]:
-            window, ridge = window_of(slot), algorithm.ridge
+            (held, rewards), ridge, points = window_of(slot), algorithm.ridge, config.grid.points
+            rewards = rewards - offset
             return [
-                window_mean(kernel, config.grid.points, *window, sigma_f2=sigma_f2, ridge=ridge)
+                window_mean(kernel, points, held, rewards, sigma_f2=sigma_f2, ridge=ridge) + offset
                 for kernel in kernels
             ]
 

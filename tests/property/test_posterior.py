@@ -49,6 +49,7 @@ rewards = st.floats(-10.0, 10.0)
 @given(
     config=configs(),
     scale=st.sampled_from([1e-3, 1.0, 30.0]),
+    offset=st.sampled_from([0.0, 2.0, -7.5]),
     samples=st.lists(st.tuples(positions, rewards), min_size=1, max_size=90),
     lateness=st.lists(st.integers(0, 12), min_size=90, max_size=90),
     repeats=st.lists(st.integers(0, 89), max_size=5),
@@ -58,6 +59,7 @@ rewards = st.floats(-10.0, 10.0)
 def test_it_is_the_direct_solve_of_the_newest_samples(
     config: Config,
     scale: float,
+    offset: float,
     samples: list[tuple[float, float]],
     lateness: list[int],
     repeats: list[int],
@@ -65,7 +67,7 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
 ) -> None:
     """`withdrawals`: after how many arrivals the rewards of which slots are taken back."""
     arrival = sorted(range(len(samples)), key=lambda slot: slot + lateness[slot])
-    subject = make_posterior(config, scale)
+    subject = make_posterior(config, scale, offset)
     assert isinstance(subject, WindowedPosterior)
     plain = DirectPosterior(
         kernel_from_config(config.kernel),
@@ -73,6 +75,7 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
         sigma_f2=scale,
         ridge=config.algorithm.ridge,
         window=config.algorithm.window,
+        offset=offset,
     )
     newest: list[int] = []
     for count, slot in enumerate(arrival):
@@ -88,7 +91,7 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
     assert subject.slots == newest
     assert len(plain) == len(newest)
     x = np.array([samples[slot][0] for slot in newest])
-    r = np.array([samples[slot][1] for slot in newest])
+    r = np.array([samples[slot][1] for slot in newest]) - offset
     mean, variance = posterior(
         covariance(config.kernel),
         x,
@@ -99,7 +102,7 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
     )
     size = max(1.0, *(abs(reward) for _, reward in samples))
     for both in (subject, plain):
-        assert np.abs(both.mean - mean).max() <= TOLERANCE * size
+        assert np.abs(both.mean - offset - mean).max() <= TOLERANCE * size
         assert np.abs(both.variance - variance).max() <= TOLERANCE * scale
     assert subject.variance.min() >= -TOLERANCE * scale
     assert subject.variance.max() <= scale * (1 + TOLERANCE)

@@ -1,4 +1,4 @@
-"""The figures of the paper: the tasks that each needs, and what it measures."""
+"""The figures of the paper and beyond: the tasks that each needs, and what it measures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from macontrol.sim.research.campaign import Results
-from macontrol.sim.research.figures import kernel, main, parameters, variation
+from macontrol.sim.research.figures import kernel, main, offset, parameters, variation
 from macontrol.sim.research.figures.setting import Setting
 from macontrol.sim.research.outcome import Outcome
 from macontrol.sim.research.tasks import Task
@@ -19,7 +19,7 @@ class Figure(NamedTuple):
     measure: Callable[[Setting, Results], Outcome]
 
 
-FIGURES: dict[str, Figure] = {
+PAPER_FIGURES: dict[str, Figure] = {
     "main": Figure(main.tasks, main.measure),
     "movement-cost": Figure(parameters.movement_cost_tasks, parameters.measure_movement_cost),
     "variation": Figure(variation.tasks, variation.measure),
@@ -27,5 +27,9 @@ FIGURES: dict[str, Figure] = {
     "confidence": Figure(parameters.confidence_tasks, parameters.measure_confidence),
     "ablation": Figure(parameters.ablation_tasks, parameters.measure_ablation),
 }
+FIGURES: dict[str, Figure] = {
+    **PAPER_FIGURES,
+    "offset": Figure(offset.tasks, offset.measure),
+}
 
-__all__ = ["FIGURES", "Setting"]
+__all__ = ["FIGURES", "PAPER_FIGURES", "Setting"]

@@ -183,6 +183,23 @@ def draw_confidence(outcome: Outcome) -> Figure:
     return figure
 
 
+def draw_offset(outcome: Outcome) -> Figure:
+    """The share of the gap between Fixed and the oracle that is closed, over the SNR."""
+    figure, axes = panels()
+    names = {"none": "MoveUCB", "survey": "MoveUCB with the survey's offset"}
+    looks = {"none": LOOKS["MoveUCB"], "survey": LOOKS["GP-UCB"]}
+    for panel, each in zip("ab", axes, strict=True):
+        for series, name in names.items():
+            look = {**looks[series], "label": name}
+            line(each, outcome, panel, series, "gap_closed", look, scale=100.0)
+        each.axhline(0.0, color="#555555", linewidth=0.6)
+        drift = "Continuous drift" if panel == "a" else "Ten change points"
+        letter(each, panel, f"SNR (dB). {drift}", "Gap closed (%)")
+    legend_above(figure, *axes[0].get_legend_handles_labels())
+    note_errors(figure, outcome, "a", "b")
+    return figure
+
+
 def draw_ablation(outcome: Outcome) -> Figure:
     figure, (weight, margin, regret, switches) = panels(2)
     _sweep(weight, outcome, "a", r"Weight $\eta$")
@@ -285,11 +302,12 @@ DRAWINGS: dict[str, dict[str, Callable[[Outcome], Figure]]] = {
     "kernel": {"kernel": draw_kernel},
     "confidence": {"confidence": draw_confidence},
     "ablation": {"ablation": draw_ablation},
+    "offset": {"offset": draw_offset},
 }
 
 
 def draw(folder: Path, name: str, outcome: Outcome) -> list[Path]:
-    """Draw a figure of the paper into a folder; return the written files."""
+    """Draw a figure into a folder; return the written files."""
     written = []
     for file, drawing in DRAWINGS[name].items():
         with paper_style():

@@ -63,7 +63,13 @@ def theory_constants(config: Config, survey: Survey) -> TheoryConstants:
     kernel, sigma_f2 = kernel_from_config(config.kernel), survey.sigma_f2(config)
     features = kernel_features(kernel, config.grid)
     gamma_w = information_gain(features, algorithm.window, sigma_f2=sigma_f2, ridge=algorithm.ridge)
-    norm_bound = posterior_norm(kernel, survey, sigma_f2=sigma_f2, ridge=algorithm.ridge)
+    norm_bound = posterior_norm(
+        kernel,
+        survey.position,
+        survey.reward - survey.offset(config),
+        sigma_f2=sigma_f2,
+        ridge=algorithm.ridge,
+    )
     beta = confidence_beta(
         norm_bound=norm_bound,
         noise_bound=config.noise_std,
@@ -96,12 +102,12 @@ def theory_constants(config: Config, survey: Survey) -> TheoryConstants:
 
 
 def posterior_norm(
-    kernel: StationaryKernel, survey: Survey, *, sigma_f2: float, ridge: float
+    kernel: StationaryKernel, position: Array, rewards: Array, *, sigma_f2: float, ridge: float
 ) -> float:
     """‖μ‖ in the RKHS of σ_f²·k, for the posterior mean of a survey: √(αᵀKα), (K + ϱI)α = r."""
-    lag = survey.position[:, None] - survey.position[None, :]
+    lag = position[:, None] - position[None, :]
     gram: Array = sigma_f2 * kernel(lag)
-    weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), survey.reward)
+    weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), rewards)
     return sqrt(max(float(weights @ gram @ weights), 0.0))
 
 

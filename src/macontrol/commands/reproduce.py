@@ -24,7 +24,7 @@ from macontrol.config.model.errors import UsageError
 from macontrol.config.model.suggestion import pip_install
 from macontrol.sim.research.campaign import Results, complete
 from macontrol.sim.research.executor import ProcessPool, available_cores, dask_cluster
-from macontrol.sim.research.figures import FIGURES, Setting
+from macontrol.sim.research.figures import FIGURES, PAPER_FIGURES, Setting
 from macontrol.sim.research.outcome import CHANGED_SETTINGS
 from macontrol.sim.research.report import (
     FULL_REALIZATIONS,
@@ -54,7 +54,9 @@ SET_BY_THE_FIGURES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("figure", choices=[*FIGURES, "all"], help="which figure")
+    parser.add_argument(
+        "figure", choices=[*FIGURES, "all"], help="which figure; all: those of the paper"
+    )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="the folder to write to"
     )
@@ -106,7 +108,7 @@ def main(arguments: argparse.Namespace) -> int:
     _refuse_contradictions(arguments)
     # A log or a pipe has no width; the table needs one.
     console = Console(width=None if is_terminal(sys.stdout) else LOG_WIDTH)
-    names = list(FIGURES) if arguments.figure == "all" else [arguments.figure]
+    names = list(PAPER_FIGURES) if arguments.figure == "all" else [arguments.figure]
     base = load_config(assignments=arguments.set)
     setting = Setting(base, arguments.realizations, arguments.slots, arguments.seed)
     for key in setting.changes:

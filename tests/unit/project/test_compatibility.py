@@ -40,7 +40,10 @@ def test_a_run_from_before_is_run_again_the_same(tmp_path: Path, name: str, slot
     before = read_run(BEFORE / f"{name}.sqlite")
     options = {
         "run": ["--set", "run.seed=5"],
-        "lab-run": ["--preset", "lab-2g4-grbl", "--set", "algorithm.policy=gp-ucb"],
+        "lab-run": [
+            *("--preset", "lab-2g4-grbl", "--set", "algorithm.policy=gp-ucb"),
+            *("--set", "reward.offset=none"),
+        ],
     }[name]
     file = tmp_path / "run.sqlite"
     run = ["--backend", "sim", "--fast", "--slots", str(slots), "--run", str(file), *options]

@@ -11,6 +11,7 @@ from macontrol.controller.policies.epsilon_greedy.algorithm import EpsilonGreedy
 from macontrol.controller.policies.estimate import make_posterior
 from macontrol.controller.policies.fixed import Fixed
 from macontrol.controller.policies.moveucb.algorithm import MoveUCB
+from macontrol.controller.policies.policy import HasPosterior
 from macontrol.controller.policies.posterior import WindowedPosterior
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.sweep_and_hold.algorithm import SweepAndHold
@@ -84,6 +85,53 @@ def test_the_survey_fills_the_window_before_slot_1(
     )
     np.testing.assert_allclose(belief.mean, mean, rtol=0, atol=1e-9)
     np.testing.assert_allclose(belief.variance, variance, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["moveucb", "gp-ucb", "epsilon-greedy"])
+@pytest.mark.parametrize("with_samples", [True, False])
+def test_with_the_offset_of_the_survey_the_estimate_is_its_mean_plus_that_of_the_rest(
+    paper: Config, survey: Survey, name: str, with_samples: bool
+) -> None:
+    config = paper.replace(algorithm__policy=name, reward__offset="survey")
+    policy = make_policy(config, survey, with_samples=with_samples)
+    assert isinstance(policy, HasPosterior)
+    policy.observe(1, 1.25, 3.5)
+    known = survey if with_samples else Survey(np.empty(0), np.empty(0))
+    middle = float(np.mean(survey.reward))
+    mean, variance = posterior(
+        covariance(config.kernel),
+        np.append(known.position, 1.25),
+        np.append(known.reward, 3.5) - middle,
+        policy.posterior.grid.points,
+        sigma_f2=survey.sigma_f2(config),
+        ridge=0.1,
+    )
+    np.testing.assert_allclose(policy.posterior.mean, middle + mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(policy.posterior.variance, variance, rtol=0, atol=1e-9)
+
+
+def test_rewards_raised_by_a_constant_are_decided_the_same_with_the_offset_only(
+    paper: Config, survey: Survey
+) -> None:
+    """The offset makes a policy blind to the level of the link, and F_t is on the true scale."""
+
+    def played(offset: str, level: float) -> tuple[list[float], MoveUCB]:
+        config = paper.replace(reward__offset=offset, algorithm__window=120)
+        raised = Survey(survey.position, survey.reward + level, noise_variance=0.01)
+        policy = make_policy(config, raised)
+        assert isinstance(policy, MoveUCB)
+        x, visited = policy.start_position, []
+        for slot in range(1, 200):
+            policy.observe(slot, x, level + 2.0 + float(np.cos(3.0 * x + 0.01 * slot)))
+            x = policy.decide(slot, x).position
+            visited.append(x)
+        return visited, policy
+
+    low, one = played("survey", 0.0)
+    high, other = played("survey", 10.0)
+    assert low == pytest.approx(high, abs=1e-12)
+    np.testing.assert_allclose(other.surface, one.surface + 10.0, rtol=0, atol=1e-8)
+    assert played("none", 0.0)[0] != pytest.approx(played("none", 10.0)[0], abs=1e-12)
 
 
 def surface(config: Config, survey: Survey) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
