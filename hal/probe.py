@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from macontrol.config.model.reward import Value
 
@@ -54,6 +54,29 @@ The first two belong to a valid measurement that stays at the noise floor.
 """
 
 
+class Signal(NamedTuple):
+    """What a probe knows of the signal that it measured in a slot; None for what it does not know.
+
+    The fields are columns of the run file. None of them changes the reward.
+    """
+
+    level_db: float | None = None
+    """The received power, in `level_unit`."""
+    level_unit: str | None = None
+    """dBFS (0 is the full scale of a radio), dBm (a calibrated power) or dB (a ratio)."""
+    noise_floor_db: float | None = None
+    """The noise floor in use, in the same unit."""
+    snr_db: float | None = None
+    """The signal-to-noise ratio; if it is None, the runtime computes it from the value."""
+    clipped_share: float | None = None
+    """The share of the samples that were at the limit of the receiver."""
+    samples: int | None = None
+    """How many samples or readings were used."""
+
+
+UNKNOWN_SIGNAL = Signal()
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """The result for one slot."""
@@ -73,6 +96,8 @@ class Measurement:
     """
     hint: str = ""
     """What the operator can do about the reason."""
+    signal: Signal = UNKNOWN_SIGNAL
+    """What is known of the signal. An invalid measurement can have it too, as with clipping."""
 
     @property
     def valid(self) -> bool:

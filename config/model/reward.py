@@ -4,7 +4,8 @@
 
 A probe measures a signal-to-noise ratio, a power or a rate. The runtime converts it to a reward
 with `reward(share)`, which returns the reward and its standard deviation, to first order in the
-uncertainty of the value. A value that is not a number has a reward that is not a number.
+uncertainty of the value. A value that is not a number has a reward that is not a number. The SNR
+behind a value is `snr(share)`; NaN if it is unknown.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ class Snr:
         ratio = max(self.ratio, 0.0)  # max returns a NaN only if it comes first
         return reward_of(share, ratio), share / log(2.0) * self.sigma / (1.0 + ratio)
 
+    def snr(self, share: float) -> float:
+        return self.ratio
+
 
 @dataclass(frozen=True, slots=True)
 class Power:
@@ -77,9 +81,11 @@ class Power:
 
         For P < N the reward is 0, with the standard deviation of P = N.
         """
-        snr = (self.power - self.noise) / self.noise if self.noise else inf
         relative = sqrt(self.sigma_db**2 + self.noise_sigma_db**2) / DB_PER_NEPER
-        return reward_of(share, max(snr, 0.0)), share / log(2.0) * relative
+        return reward_of(share, max(self.snr(share), 0.0)), share / log(2.0) * relative
+
+    def snr(self, share: float) -> float:
+        return (self.power - self.noise) / self.noise if self.noise else inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,10 @@ class Rate:
         scale = share / self.bandwidth_hz if self.bandwidth_hz else nan
         return scale * self.rate, scale * self.sigma
 
+    def snr(self, share: float) -> float:
+        """Unknown: a real link's rate is not log2(1 + SNR)."""
+        return nan
+
 
 @dataclass(frozen=True, slots=True)
 class Reward:
@@ -104,6 +114,10 @@ class Reward:
 
     def reward(self, share: float) -> tuple[float, float]:
         return self.value, self.sigma
+
+    def snr(self, share: float) -> float:
+        """The SNR that has this reward; below 0 if the noise made the reward negative."""
+        return snr_of(share, self.value)
 
 
 Value: TypeAlias = Snr | Power | Rate | Reward

@@ -25,6 +25,11 @@ def to_db(power_ratio: float) -> float:
     return 10.0 * log10(power_ratio) if power_ratio > 0 else -inf
 
 
+def known_db(power_ratio: float) -> float | None:
+    """A ratio of powers in decibels; None for no power, and for what is not a number."""
+    return 10.0 * log10(power_ratio) if 0 < power_ratio < inf else None
+
+
 def amplitude_from_db(decibels: float) -> float:
     """A ratio of amplitudes from decibels."""
     return float(10.0 ** (decibels / 20.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from macontrol.controller.recording.events import EventKind
+from macontrol.hal.probe import UNKNOWN_SIGNAL, Signal
 
 __all__ = ["Event", "EventKind", "Item", "LateReward", "Recorder", "Recorders", "SlotRecord"]
 
@@ -12,7 +13,7 @@ __all__ = ["Event", "EventKind", "Item", "LateReward", "Recorder", "Recorders", 
 class SlotRecord(NamedTuple):
     """One slot. Positions in wavelengths, times in seconds.
 
-    The fields up to `decide_s` are columns of the run file; see `runfile.schema` for their meaning.
+    The fields up to `samples` are columns of the run file; see `runfile.schema` for their meaning.
     """
 
     slot: int
@@ -33,6 +34,12 @@ class SlotRecord(NamedTuple):
     actuate_s: float
     measure_s: float
     decide_s: float
+    level_db: float | None = None
+    level_unit: str | None = None
+    noise_floor_db: float | None = None
+    snr_db: float | None = None
+    clipped_share: float | None = None
+    samples: int | None = None
     origin: float | None = None
     """Where the stage was found at the start of the slot; None if its position was known."""
     homings: int = 0
@@ -63,6 +70,8 @@ class LateReward(NamedTuple):
     invalid: str | None = None
     withdrawn: float | None = None
     """The reward that the record had before and that does not count any more."""
+    signal: Signal = UNKNOWN_SIGNAL
+    """What is known of the signal; it replaces nothing by None."""
 
 
 Item: TypeAlias = SlotRecord | Event | LateReward

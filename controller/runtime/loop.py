@@ -243,6 +243,7 @@ def _record(
     movement: float | None,
     times: tuple[float, float, float, float],
 ) -> SlotRecord:
+    signal = measured.signal
     return SlotRecord(
         slot,
         start_s,
@@ -259,6 +260,12 @@ def _record(
         None if isnan(decision.shortfall) else decision.shortfall,
         movement,
         *times,
+        signal.level_db,
+        signal.level_unit,
+        signal.noise_floor_db,
+        signal.snr_db,
+        signal.clipped_share,
+        signal.samples,
         actuated.origin,
         actuated.homings,
     )

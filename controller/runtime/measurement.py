@@ -21,6 +21,7 @@ from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rewards import Rewards
 from macontrol.controller.runtime.waiting import LONG_WAIT_S, Waiting
 from macontrol.hal import Clock, Probe
+from macontrol.hal.probe import UNKNOWN_SIGNAL, Signal
 
 # Young garbage is collected while the probe measures, once per this many slots, if there is time.
 _COLLECT_EVERY_SLOTS = 1000
@@ -38,6 +39,7 @@ class Measured:
     uncertainty: float | None
     invalid: str | None
     """Why there is no reward."""
+    signal: Signal = UNKNOWN_SIGNAL
 
 
 class MeasurementPhase:
@@ -75,8 +77,9 @@ class MeasurementPhase:
             return Measured(usable, None, None, actuated.invalid or _reason(fault))
         uncertainty = None if isnan(own.uncertainty) else own.uncertainty
         if own.valid:
-            return Measured(usable, own.reward, uncertainty, None)
-        return Measured(usable, None, uncertainty, own.reason or InvalidReason.INVALID)
+            return Measured(usable, own.reward, uncertainty, None, own.signal)
+        reason = own.reason or InvalidReason.INVALID
+        return Measured(usable, None, uncertainty, reason, own.signal)
 
     def _collect(
         self, slot: int, start_s: float, end_s: float, actuated: Actuated

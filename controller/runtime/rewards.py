@@ -95,14 +95,18 @@ class Rewards:
         of_slot, reason = measurement.slot, measurement.reason or InvalidReason.INVALID
         self._report(of_slot, EventKind.INVALID, reason)
         if of_slot != slot:
-            self._recorder.submit(LateReward(of_slot, None, None, reason))
+            self._recorder.submit(
+                LateReward(of_slot, None, None, reason, signal=measurement.signal)
+            )
         if reason != FLOOR_IS_MEASURED:  # the time between measured slots does not count
             self._blindness.failed(reason, measurement.hint or _NO_HINT, spent_s=self._slot_s)
 
     def _complete(self, slot: int, measurement: Observation) -> None:
         """Complete the record of an earlier slot with its reward."""
         known = None if isnan(measurement.uncertainty) else measurement.uncertainty
-        self._recorder.submit(LateReward(measurement.slot, measurement.reward, known))
+        self._recorder.submit(
+            LateReward(measurement.slot, measurement.reward, known, signal=measurement.signal)
+        )
         late_by = float(slot - measurement.slot)
         self._report(
             measurement.slot, EventKind.LATE_REWARD, "the reward arrived after its slot", late_by

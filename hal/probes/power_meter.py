@@ -21,14 +21,16 @@ LONGEST_PAUSE_S = 2.0
 _THREAD_ENDS_S = 5.0
 
 
-def mean_level(powers: Sequence[float], least_sigma_db: float) -> Outcome:
+def mean_level(
+    powers: Sequence[float], least_sigma_db: float, clipped_share: float | None = None
+) -> Outcome:
     """The mean of powers with its standard error, which is at least `least_sigma_db`."""
     power = sum(powers) / len(powers)  # inf beyond the largest float, where fmean raises
     if not (isfinite(power) and power > 0):
         return NOT_A_NUMBER
     spread = stdev(powers) if len(powers) > 1 else 0.0
     sigma_db = max(DB_PER_NEPER * spread / power / sqrt(len(powers)), least_sigma_db)
-    return Level(power, sigma_db, sigma_db)
+    return Level(power, sigma_db, sigma_db, samples=len(powers), clipped_share=clipped_share)
 
 
 class MeterProbe(PowerProbe):

@@ -17,7 +17,7 @@ from typing import ClassVar, TypeAlias
 
 from macontrol.config.model.errors import ProbeError
 from macontrol.config.model.reward import DB_PER_NEPER, Power
-from macontrol.config.model.units import from_db
+from macontrol.config.model.units import from_db, known_db
 from macontrol.config.sections.probe import ProbeSettings
 from macontrol.hal.capabilities import ProbeHealth
 from macontrol.hal.clock import Clock
@@ -28,6 +28,7 @@ from macontrol.hal.probe import (
     NO_SIGNAL,
     TONE_LOST,
     Measurement,
+    Signal,
 )
 
 CLOSED = ProbeError("the probe is closed")
@@ -54,6 +55,10 @@ class Level:
     """The power in the strongest band of the same width; NaN if only one band is measured."""
     strongest_hz: float = nan
     """The centre of a band with the strongest line, from the tuned frequency."""
+    clipped_share: float | None = None
+    """The share of samples on the rails; None if the probe cannot see that."""
+    reason: str = ""
+    """Why the level is no measurement, as with clipping; empty if it is one."""
 
 
 Outcome: TypeAlias = Level | str
@@ -218,6 +223,8 @@ class PowerProbe(ABC):
             outcome = answers.get(timeout=max(timeout_s, 0.1))
         except queue.Empty:
             outcome = "no answer"
+        if isinstance(outcome, Level) and outcome.reason:
+            outcome = outcome.reason
         if isinstance(outcome, str):
             why = self.fault or ProbeError(outcome, self.hints.get(outcome, ""))
             raise self._error(ProbeError(f"noise floor not measured: {why.detail}", why.fix))
@@ -226,11 +233,23 @@ class PowerProbe(ABC):
     def _judge(self, slot: int, start_s: float, end_s: float, outcome: Outcome) -> Measurement:
         if isinstance(outcome, str):
             return Measurement(slot, None, outcome, hint=self.hints.get(outcome, ""))
+        floor = self.noise_floor
+        signal = Signal(
+            known_db(outcome.power),
+            self._unit,
+            None if floor is None else known_db(floor.power),
+            clipped_share=outcome.clipped_share,
+            samples=outcome.samples,
+        )
+        if outcome.reason:
+            hint = self.hints.get(outcome.reason, "")
+            return Measurement(slot, None, outcome.reason, hint=hint, signal=signal)
         if start_s < self._floor_interval_s[1] and end_s > self._floor_interval_s[0]:
-            return Measurement(slot, None, FLOOR_IS_MEASURED)
-        if self.noise_floor is None:
-            return Measurement(slot, None, NO_NOISE_FLOOR)
-        return measurement_of(slot, outcome, self.noise_floor, self._settings.floor_drift_db)
+            return Measurement(slot, None, FLOOR_IS_MEASURED, signal=signal)
+        if floor is None:
+            return Measurement(slot, None, NO_NOISE_FLOOR, signal=signal)
+        drift_db = self._settings.floor_drift_db
+        return replace(measurement_of(slot, outcome, floor, drift_db), signal=signal)
 
 
 def measurement_of(slot: int, level: Level, floor: NoiseFloor, drift_db: float) -> Measurement:

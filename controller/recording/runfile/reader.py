@@ -81,7 +81,9 @@ class OpenRun:
                 stored = {
                     name for _, name, *_ in self._connection.execute("PRAGMA table_info(slots)")
                 }
-                self._select = {c.name: _expression(c, stored, self.path) for c in SLOT_COLUMNS}
+                self._select = {
+                    c.name: _expression(c, stored, self.format, self.path) for c in SLOT_COLUMNS
+                }
                 self.count, self.first_slot, self.last_slot = self._row(
                     "SELECT count(*), ifnull(min(slot), 0), ifnull(max(slot), 0) FROM slots"
                 )
@@ -217,10 +219,12 @@ def _read_header(connection: sqlite3.Connection, path: Path) -> RunHeader:
         raise damaged(path, error) from error
 
 
-def _expression(column: Column, stored: set[str], path: Path) -> str:
+def _expression(column: Column, stored: set[str], form: int, path: Path) -> str:
     """What to select for a column: the column, or its default if the file does not have it."""
     if column.name in stored:
         return column.name
-    if column.default is None:
-        raise damaged(path, f"its slots have no column {column.name}")
-    return f"{column.default!r} AS {column.name}"
+    if column.default is not None:
+        return repr(column.default)
+    if column.since > form:
+        return "NULL"
+    raise damaged(path, f"its slots have no column {column.name}")

@@ -3,8 +3,8 @@
 A run file is an SQLite database. `application_id` marks it as ours, `user_version` is the format.
 It has three tables: `header` (key and JSON value), `slots` (one row per slot) and `events`. The
 shape of the header, the two numbers and the key `version` never change, so that every version can
-report which version wrote a file. A new column gets a default and a higher FORMAT: rows of older
-files are read with the default.
+report which version wrote a file. A new column gets a higher FORMAT, which it names (`since`), and
+a default: rows of older files are read with the default, null if it has none.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from macontrol.controller.recording.records import Event, LateReward, SlotRecord
+from macontrol.hal.probe import Signal
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION_ID = 0x4D41434F  # "MACO"
 
 Kind: TypeAlias = Literal["count", "number", "truth", "word"]
@@ -35,8 +36,10 @@ class Column(NamedTuple):
     unit: str
     meaning: str
     default: float | str | None = None
-    """The value for older files without the column; None if every format has it."""
+    """The value of a slot for which none is given; null if this is None."""
     is_key: bool = False
+    since: int = 1
+    """The first format that has the column."""
 
     @property
     def declaration(self) -> str:
@@ -66,6 +69,25 @@ SLOT_COLUMNS = (
     Column("measure_s", "number", "s", "from the measurement's start until its result or its end"),
     Column("decide_s", "number", "s", "the time to observe and to decide"),
     Column("late", "truth", "", "whether the reward arrived after the slot", default=0),
+    Column("level_db", "number", "dB", "the received power, in level_unit", since=2),
+    Column(
+        "level_unit",
+        "word",
+        "",
+        "the unit of level_db and noise_floor_db: dBFS (0 is the full scale of the radio), dBm "
+        "(the probe is calibrated) or dB (it measures a ratio)",
+        since=2,
+    ),
+    Column("noise_floor_db", "number", "dB", "the noise floor in use, in level_unit", since=2),
+    Column("snr_db", "number", "dB", "the SNR; null if the power is at the floor", since=2),
+    Column(
+        "clipped_share",
+        "number",
+        "",
+        "the share of the samples that were at the limit of the receiver",
+        since=2,
+    ),
+    Column("samples", "number", "", "how many samples or readings were used", since=2),
 )
 EVENT_COLUMNS = (
     Column("number", "count", "", "the order of recording", is_key=True),
@@ -108,8 +130,9 @@ assert Event._fields == tuple(column.name for column in EVENT_COLUMNS[1:])
 INSERT_SLOT = _insert("slots", _STORED)
 INSERT_EVENT = _insert("events", Event._fields)
 COMPLETE_SLOT = (
-    "UPDATE slots SET reward = ?2, uncertainty = ?3, invalid = ?4, late = ?2 IS NOT NULL "
-    "WHERE slot = ?1"
+    "UPDATE slots SET reward = ?2, uncertainty = ?3, invalid = ?4, late = ?2 IS NOT NULL, "
+    + ", ".join(f"{name} = ifnull(?{n}, {name})" for n, name in enumerate(Signal._fields, 5))
+    + " WHERE slot = ?1"
 )
 
 
@@ -120,7 +143,7 @@ def slot_row(record: SlotRecord) -> tuple[object, ...]:
 
 def completion_row(late: LateReward) -> tuple[object, ...]:
     """The values of COMPLETE_SLOT."""
-    return late[:4]
+    return (*late[:4], *late.signal)
 
 
 def beside(path: Path, end: str) -> Path:

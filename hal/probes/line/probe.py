@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import replace
 from itertools import pairwise
 from math import isfinite, nan, sqrt
 
@@ -23,7 +24,7 @@ from macontrol.hal.probes.power_meter import (
     MeterProbe,
     mean_level,
 )
-from macontrol.hal.probes.power_probe import CLOSED, Outcome, Request
+from macontrol.hal.probes.power_probe import CLOSED, Level, Outcome, Request
 from macontrol.hal.serial.line import SerialLine
 
 _KEPT_S = 120.0
@@ -130,10 +131,13 @@ class LineProbe(MeterProbe):
         longest_s = max(later - earlier for earlier, later in pairwise(times))
         if longest_s > (request.end_s - request.start_s) / 2:
             return GAP
-        if min(readings) <= settings.lowest_reading or max(readings) >= settings.highest_reading:
-            return CLIPPING
+        lowest, highest = settings.lowest_reading, settings.highest_reading
+        clipped = sum(not lowest < reading < highest for reading in readings)
         powers = [from_db(settings.dbm(reading)) for reading in readings]
-        return mean_level(powers, settings.resolution_db / sqrt(12.0))
+        level = mean_level(powers, settings.resolution_db / sqrt(12.0), clipped / len(readings))
+        if not clipped:
+            return level
+        return replace(level, reason=CLIPPING) if isinstance(level, Level) else CLIPPING
 
 
 def _number(text: bytes) -> float:

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from math import isfinite, nan
 
 import numpy as np
@@ -103,7 +104,11 @@ class WindowWorker:
             return self._reason_of_loss(window.reason)
         outcome = self._evaluate(window.samples)
         if request.slot is not None and self.wants(request.slot):
-            power, reason = (None, outcome) if isinstance(outcome, str) else (outcome.power, "")
+            if isinstance(outcome, str):
+                power, reason = None, outcome
+            else:
+                reason = outcome.reason
+                power = None if reason else outcome.power
             times = (window.first_s, request.start_s, request.end_s)
             self.take(SlotSamples(request.slot, window.samples, *times, power, reason))
         return outcome
@@ -116,7 +121,7 @@ class WindowWorker:
         if not isfinite(reading.power):
             return NOT_A_NUMBER
         if reading.clipped_share > self._settings.clipping_share:
-            return CLIPPING
+            return replace(reading, reason=CLIPPING)
         return reading
 
     def _reason_of_loss(self, reason: str) -> str:

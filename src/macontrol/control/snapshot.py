@@ -86,6 +86,8 @@ class Snapshots:
             "phases": self._phases(),
             "probe": {
                 "snr_db": self._snr_db(tally),
+                "level": run.last.level_db if run.last else None,
+                "level_unit": run.last.level_unit if run.last else None,
                 **self._health,
             },
             "stage": self._stage(),

@@ -80,6 +80,14 @@ def test_a_power_below_the_floor_is_an_snr_of_zero() -> None:
     assert Snr(-0.1, 0.2).reward(0.8)[0] == 0.0
 
 
+def test_the_snr_behind_a_value() -> None:
+    assert Power(11e-4, 1e-4).snr(0.8) == pytest.approx(10.0)
+    assert Power(0.5, 1.0).snr(0.8) == -0.5
+    assert Snr(10.0).snr(0.8) == 10.0
+    assert Reward(0.8 * log2(1 + 10)).snr(0.8) == pytest.approx(10.0)
+    assert isnan(Rate(3.0).snr(0.8))
+
+
 @pytest.mark.fault("samples-not-a-number")
 @pytest.mark.parametrize(
     "value", [Power(nan, 1.0, 0.1), Power(1.0, nan, 0.1), Snr(nan), Rate(nan), Rate(1.0, 0.1, 0.0)]

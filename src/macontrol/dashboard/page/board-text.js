@@ -89,7 +89,7 @@ export class BoardText {
     numbers(this.parts.signal, [
       ["SNR", fixed(probe.snr_db, 1), "dB"],
       ["Noise floor", fixed(probe.noise_floor, 1), isNumber(probe.noise_floor) ? unit : ""],
-      ["Level", fixed(probe.level_dbfs, 1), isNumber(probe.level_dbfs) ? "dBFS" : ""],
+      ["Level", fixed(probe.level, 1), isNumber(probe.level) ? probe.level_unit ?? "" : ""],
       ["Valid slots", percent(counts.slots ? counts.rewards / counts.slots : null, 1), ""],
     ]);
   }

@@ -17,6 +17,7 @@ from macontrol.config.model.errors import DamagedFileError, DataError, NoInputEr
 from macontrol.controller.recording.records import Event, EventKind, SlotRecord
 from macontrol.controller.recording.runfile import OpenRun, RunFileRecorder, RunHeader, read_run
 from macontrol.controller.recording.runfile.schema import FORMAT, SLOT_COLUMNS, column_rows
+from macontrol.hal.probe import Signal
 
 CONFIG = load_config()
 
@@ -36,7 +37,8 @@ def header() -> RunHeader:
 def record(slot: int) -> SlotRecord:
     numbers = {name: 0.5 for name in SlotRecord._fields}
     truths = {"on_time": True, "switched": False, "transit": True}
-    return SlotRecord(**{**numbers, **truths, "invalid": "gap", "slot": slot})  # type: ignore[arg-type]
+    words = {"invalid": "gap", "level_unit": "dBm"}
+    return SlotRecord(**{**numbers, **truths, **words, "slot": slot})  # type: ignore[arg-type]
 
 
 def write(path: Path, slots: int = 3, *, close: bool = True) -> RunFileRecorder:
@@ -76,8 +78,9 @@ def change(path: Path, *statements: str) -> None:
 def test_the_slot_table_has_the_fields_of_a_record_in_their_order() -> None:
     """Except for the last two, which only the statistics need."""
     names = [column.name for column in SLOT_COLUMNS]
-    assert names == [*SlotRecord._fields[:-2], "late"]
+    assert [name for name in names if name != "late"] == [*SlotRecord._fields[:-2]]
     assert SlotRecord._fields[-2:] == ("origin", "homings")
+    assert set(Signal._fields) <= set(names)
 
 
 def test_every_column_has_a_meaning_and_times_and_positions_have_a_unit() -> None:
@@ -168,7 +171,32 @@ def test_an_older_format_reads_with_defaults_for_missing_columns(tmp_path: Path)
     assert run.slots["late"].tolist() == [False] * 3
     assert run.slots["late"].dtype == np.bool_
     with OpenRun(path) as opened:
-        assert [row[-1] for row in opened.rows()] == [0, 0, 0]
+        assert list(opened.rows(["late"])) == [(0,)] * 3
+
+
+def test_a_file_of_the_first_format_has_no_level_and_no_snr(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    write(path)
+    dropped = [f"ALTER TABLE slots DROP COLUMN {name}" for name in Signal._fields]
+    change(path, "PRAGMA user_version = 1", *dropped)
+    run = read_run(path)
+    assert run.format == 1
+    assert run.slots["level_unit"].tolist() == [""] * 3
+    for name in set(Signal._fields) - {"level_unit"}:
+        assert np.isnan(run.slots[name]).all()
+    assert run.slots["reward"].tolist() == [0.5] * 3
+    with OpenRun(path) as opened:
+        last = opened.last_row()
+    assert last is not None
+    assert last["snr_db"] is None
+
+
+def test_a_file_of_this_format_without_a_column_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    write(path)
+    change(path, "ALTER TABLE slots DROP COLUMN snr_db")
+    with pytest.raises(DataError, match="no column snr_db"):
+        read_run(path)
 
 
 def test_a_newer_format_is_refused_with_the_version_that_can_read_it(tmp_path: Path) -> None:

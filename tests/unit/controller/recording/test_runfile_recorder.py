@@ -38,6 +38,7 @@ from macontrol.controller.recording.runfile import (
 )
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
 from macontrol.controller.survey.samples import Survey
+from macontrol.hal.probe import Signal
 from support.sample_run import slot_record
 
 CONFIG = load_config()
@@ -104,7 +105,7 @@ def test_a_run_is_one_complete_file(tmp_path: Path) -> None:
     for name in RECORD_FIELDS:
         wanted = getattr(record(1000), name)
         stored = run.slots[name][-1]
-        if name == "invalid":
+        if name in ("invalid", "level_unit"):
             assert stored == ""
         elif wanted is None:
             assert np.isnan(stored)
@@ -147,6 +148,24 @@ def test_a_late_reward_completes_the_row_of_its_slot(tmp_path: Path, order: str)
     assert slots["invalid"].tolist() == ["", "", "late"]
     assert slots["late"].tolist() == [False, True, False]
     assert (file.written, file.lost, file.pending) == (4, 0, 0)
+
+
+def test_a_late_reward_brings_the_level_of_its_slot_and_takes_nothing_away(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    seen = Signal(-41.5, "dBm", -90.0, 48.5, 0.125, 64)
+    with recording(path) as (file, _):
+        file.submit(record(1, None))
+        file.submit(LateReward(1, 4.5, 0.25, signal=seen))
+        file.submit(record(2)._replace(level_db=-50.0, level_unit="dBFS", samples=7))
+        file.submit(LateReward(2, None, None, "no-signal", withdrawn=1.5))
+        file.submit(record(3, None))
+    slots = read_run(path).slots
+    for name, value in seen._asdict().items():
+        assert slots[name][0] == value
+    assert slots["level_unit"].tolist() == ["dBm", "dBFS", ""]
+    np.testing.assert_array_equal(slots["level_db"], [-41.5, -50.0, np.nan])
+    np.testing.assert_array_equal(slots["samples"], [64, 7, np.nan])
+    np.testing.assert_array_equal(slots["reward"], [4.5, np.nan, np.nan])
 
 
 def test_a_measurement_that_turns_out_invalid_later_leaves_the_reason(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from math import inf, nan
+from math import inf, log10, nan
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Arrival, Measurement, Probe
+from macontrol.hal.probe import Signal
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import simulate_map
@@ -972,7 +973,10 @@ class TestProbe:
         kept = bench.run(5 + by + 5)
         record = kept.slot(5)
         assert (record.reward, record.invalid) == (None, "not-ready")
-        assert kept.late_rewards == [LateReward(5, 0.005, 0.1)]
+        snr_db = 10 * log10(2 ** (0.005 / bench.config.physical.transmission_share) - 1)
+        (late,) = kept.late_rewards
+        assert late == LateReward(5, 0.005, 0.1, signal=Signal(snr_db=late.signal.snr_db))
+        assert late.signal.snr_db == pytest.approx(snr_db)
         assert (5, record.position, 0.005) in bench.policy.seen
         order = [slot for slot, *_ in bench.policy.seen]
         assert order.index(5) in (order.index(5 + by) - 1, order.index(5 + by) + 1)

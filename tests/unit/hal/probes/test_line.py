@@ -151,6 +151,7 @@ def test_bad_lines_give_a_reason_and_no_value(text: bytes, reason: str) -> None:
         detector.text = lambda _: text
         measurement = detector.measured(probe)
         assert (measurement.value, measurement.reason) == (None, reason)
+        assert (measurement.signal.clipped_share == 1.0) == (reason == "clipping")
 
 
 @pytest.mark.parametrize("reading", [b"3075", b"5000"])  # the mean overflows, and the power

@@ -9,7 +9,10 @@ from math import isfinite, log2
 
 import pytest
 
+from macontrol.config import load_config
 from macontrol.config.model.errors import ProbeError
+from macontrol.config.model.units import to_db
+from macontrol.controller.runtime.observation import Rewarding
 from macontrol.hal import Measurement, Probe
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable
 from macontrol.hal.noise_floor import known_floor
@@ -17,6 +20,7 @@ from macontrol.hal.probe import PROBE_REASONS
 from macontrol.testing import ProbeContract
 from support.probe_stands import METERS, NOISE, RADIOS, SHARE, Stand
 
+CONFIG = load_config()
 SLOT_S = 0.12
 LIMIT_S = 60.0
 
@@ -106,6 +110,28 @@ def test_the_reward_is_the_rate_of_the_received_power(stand: Stand, snr: float) 
     stand.signal.power = snr * NOISE
     stand.clock.sleep_until(stand.clock.now() + 0.2)  # samples in transit have the old power
     assert valid_reward(stand) == pytest.approx(SHARE * log2(1 + snr), abs=0.15)
+
+
+def test_a_measurement_says_what_it_knows_of_the_signal(radio: Stand) -> None:
+    unit = {"line": "dBm", "scpi": "dBm"}.get(type(radio.probe).__module__.split(".")[-2], "dBFS")
+    assert isinstance(radio.probe, HasNoiseFloor)
+    assert radio.probe.noise_floor is not None
+    radio.signal.power = 30 * NOISE
+    radio.clock.sleep_until(radio.clock.now() + 0.2)  # samples in transit have the old power
+    limit_s = time.monotonic() + LIMIT_S
+    (measurement,) = measure(radio, range(1))
+    while not measurement.valid:
+        assert time.monotonic() < limit_s
+        (measurement,) = measure(radio, range(1))
+    level, found_unit, floor, _, clipped, samples = measurement.signal
+    assert found_unit == unit
+    assert level == pytest.approx(to_db(31 * NOISE), abs=0.7)
+    assert floor == pytest.approx(radio.probe.noise_floor.dbfs)
+    assert clipped in (0.0, None)
+    assert samples is not None
+    assert samples >= 1
+    seen = Rewarding(CONFIG).observe(measurement)
+    assert seen.signal.snr_db == pytest.approx(to_db(30.0), abs=0.7)
 
 
 @pytest.mark.parametrize("name", METERS)

@@ -285,7 +285,11 @@ def test_clipping(bench: Bench, probe: SdrProbe, share: float) -> None:
     (measurement,) = collected(probe)
     assert measurement.valid == (share == 0.0)
     assert measurement.reason == ("clipping" if share else "")
-    assert measurement.valid == (share == 0)
+    level, unit, _, _, clipped, samples = measurement.signal
+    assert level is not None
+    assert clipped == pytest.approx(share, abs=0.01)
+    assert unit == "dBFS"
+    assert samples == pytest.approx(0.09 * RATE, rel=0.01)  # the guards are not measured
 
 
 def test_a_gap(bench: Bench, probe: SdrProbe) -> None:
