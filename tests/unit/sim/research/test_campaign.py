@@ -10,7 +10,7 @@ import pytest
 from macontrol.config import Config
 from macontrol.sim.research.campaign import JOB_SECONDS, Results, job_seconds, plan_jobs, run_job
 from macontrol.sim.research.episode import play
-from macontrol.sim.research.figures import FIGURES, Setting
+from macontrol.sim.research.figures import FIGURES, PAPER_FIGURES, Setting
 from macontrol.sim.research.figures.parameters import LADDER
 from macontrol.sim.research.figures.setting import BLOCKED, DENSE, Runs, World, canonical
 from macontrol.sim.research.tasks import Oracle, Play, Task, Variation
@@ -55,7 +55,7 @@ def test_in_the_figures_sweep_and_hold_starts_held(paper: Config, tmp_path: Path
 
 def test_figures_share_runs(paper: Config) -> None:
     setting = Setting(paper, 1, 15300)
-    tasks_of_figures = [task for figure in FIGURES.values() for task in figure.tasks(setting)]
+    tasks_of_figures = [task for figure in PAPER_FIGURES.values() for task in figure.tasks(setting)]
     plays = [task for task in tasks_of_figures if isinstance(task, Play)]
     blocked = {
         task.key
