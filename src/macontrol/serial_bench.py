@@ -41,8 +41,8 @@ from macontrol.hal.registry import PROBES, STAGES
 from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stage import require_plausible
-from macontrol.hal.transmitter import Transmitter
 from macontrol.recorders import FaultReporter
+from macontrol.transmitter import Transmitter
 
 _CONNECT_S = 30.0
 # On a busy computer the board is timed again for _BUSY_S, every _BUSY_PAUSE_S.

@@ -11,7 +11,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from contextlib import contextmanager, suppress
 
 from macontrol.config.model.errors import TransmitterError, reason_of
 from macontrol.config.sections.tx import Tx
+from macontrol.helper_process import python_program
 
 _POLL_INTERVAL_S = 0.02
 _ATTEMPTS = 3
@@ -107,7 +107,7 @@ class Transmitter:
 
     def _start_keeper(self) -> subprocess.Popen[bytes]:
         """Start the keeper, and wait until it waits."""
-        program = [sys.executable, "-I", "-S", "-c", _KEEPER, str(self._settings.timeout_s)]
+        program = [*python_program(_KEEPER), str(self._settings.timeout_s)]
         keeper = subprocess.Popen(
             [*program, *shlex.split(self._settings.on_command)],
             stdin=subprocess.PIPE,

@@ -15,7 +15,7 @@ import pytest
 from macontrol.config import load_config
 from macontrol.config.model.errors import ConfigError, TransmitterError
 from macontrol.config.sections.tx import Tx
-from macontrol.hal.transmitter import Transmitter
+from macontrol.transmitter import Transmitter
 from support.switched import Switch
 from support.waiting import wait_until
 
@@ -122,7 +122,7 @@ def test_it_is_switched_on_although_the_process_is_killed(
     switch = Switch(tmp_path)
     program = f"""
         import time
-        from macontrol.hal.transmitter import Transmitter
+        from macontrol.transmitter import Transmitter
         from macontrol.config.sections.tx import Tx
         tx = Tx(on_command={switch.command("on")!r}, off_command={switch.command("off")!r})
         with Transmitter(tx).silent():
