@@ -190,6 +190,7 @@ class TestOutcome:
             {posterior.SCIPY: type(peer)(slow, 0, 0.0, 0.0)},
             {100: fast, 300: fast, 1000: fast, 3000: slow},
             {601: fast},
+            {6: fast},
             None,
         )
         _, scipy, sklearn, window = given.bars()
