@@ -12,9 +12,10 @@ from macontrol.config.model.errors import UsageError
 from macontrol.config.model.registry import is_reference
 from macontrol.config.model.suggestion import did_you_mean, shortened
 from macontrol.controller.policies.registry import POLICIES
+from macontrol.sim.research.figures.setting import POLICIES as FIGURE_POLICIES
 from macontrol.sim.research.figures.setting import canonical
 
-REFERENCE = "moveucb"
+REFERENCE = FIGURE_POLICIES["MoveUCB"]
 """The policy that all are compared with, with the settings of the paper."""
 
 
