@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from math import isnan, nan
+from dataclasses import dataclass, replace
+from math import nan
 
 from macontrol.config import Config
 from macontrol.controller.recording.events import EventKind, InvalidReason
@@ -23,6 +23,8 @@ class _Pending:
     """A measurement that was requested and has not arrived."""
 
     position: float
+    weight: float
+    """The part of a holding antenna's reward that the slot earns."""
     is_fault: bool = False
     """Whether its slot was already reported as a fault of the probe."""
 
@@ -47,9 +49,9 @@ class Rewards:
             "no measurement was valid for", config.timing.fault_patience_s, clock
         )
 
-    def expect(self, slot: int, position: float) -> None:
-        """Note that the reward of a slot was requested, and where the antenna is."""
-        self._pending[slot] = _Pending(position)
+    def expect(self, slot: int, position: float, weight: float = 1.0) -> None:
+        """Note that the reward of a slot was requested, where the antenna is, what it will earn."""
+        self._pending[slot] = _Pending(position, weight)
 
     def note_fault(self, slot: int) -> None:
         """Note that the slot is reported as a fault of the probe, not as invalid."""
@@ -67,7 +69,8 @@ class Rewards:
         for one in collected:
             if found := self._pending.pop(one.slot, None):
                 expected[one.slot] = found
-                arrived.append((one, found.position))
+                weighted = one if found.weight == 1.0 else replace(one, weight=found.weight)
+                arrived.append((weighted, found.position))
         for measurement in self._watch.judge(arrived):
             pending = expected[measurement.slot]
             if measurement.slot == slot:
@@ -103,9 +106,13 @@ class Rewards:
 
     def _complete(self, slot: int, measurement: Observation) -> None:
         """Complete the record of an earlier slot with its reward."""
-        known = None if isnan(measurement.uncertainty) else measurement.uncertainty
         self._recorder.submit(
-            LateReward(measurement.slot, measurement.reward, known, signal=measurement.signal)
+            LateReward(
+                measurement.slot,
+                measurement.earned,
+                measurement.earned_sigma,
+                signal=measurement.signal,
+            )
         )
         late_by = float(slot - measurement.slot)
         self._report(
@@ -118,7 +125,7 @@ class Rewards:
             self._withdraw_slot(measurement.slot)
             self._recorder.submit(
                 LateReward(
-                    measurement.slot, None, None, measurement.reason, withdrawn=measurement.reward
+                    measurement.slot, None, None, measurement.reason, withdrawn=measurement.earned
                 )
             )
 

@@ -23,6 +23,7 @@ from macontrol import __version__
 from macontrol.config import Config
 from macontrol.config.model.errors import MacontrolError
 from macontrol.controller.recording.runfile.header import RunHeader
+from macontrol.controller.recording.runfile.schema import learned_reward
 from macontrol.dashboard.run_reader import RunReader
 
 FRAMES = 240
@@ -228,11 +229,11 @@ def _frames(
     shown = np.linspace(0, posterior.grid.size - 1, min(_POINTS, posterior.grid.size))
     points = shown.round().astype(np.intp)
     mean, deviation, surface = (np.full((len(rows), len(points)), np.nan) for _ in range(3))
-    fed = -1
+    fed, reward = -1, learned_reward(config.physical.actuation)
     slots, positions = table["slot"][rows].astype(int).tolist(), table["position"][rows]
     for number, (slot, position) in enumerate(zip(slots, positions, strict=True)):
         samples = reader.query(
-            "SELECT slot, position, reward FROM slots WHERE slot > ? AND slot <= ? "
+            f"SELECT slot, position, {reward} FROM slots WHERE slot > ? AND slot <= ? "
             "AND reward IS NOT NULL AND position IS NOT NULL ORDER BY slot DESC LIMIT ?",
             (fed, slot, config.algorithm.window),
         )
@@ -282,7 +283,7 @@ def _world(
     }
     if whole:
         path = oracle_path(reward, config)
-        best = reward[slots - 1, path.index[slots - 1]]
+        best = path.reward[slots - 1]
         found |= {
             "oracle": _rounded(np.add.reduceat(best, starts) / number),
             "oracle_mean": float(best.mean()),
