@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config, load_config
 from macontrol.sim.research.oracle import oracle_path, oracle_value
+from macontrol.sim.research.oracle_so_far import OracleSoFar
 
 PAPER = load_config()
 SPACING = 0.125
@@ -68,3 +69,20 @@ def test_oracle_is_the_best_of_all_paths(
         assert path.value == pytest.approx(best, abs=1e-9)
         walked = tuple(path.index.tolist())
         assert net_of_travel(config, reward, walked, cost) == pytest.approx(best, abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_the_oracle_so_far_is_the_best_of_all_paths_so_far(
+    case: tuple[Config, NDArray[np.float64], list[float]],
+) -> None:
+    config, reward, costs = case
+    config = config.replace(reward__movement_cost=costs[0])
+    oracle = OracleSoFar(config, iter([reward]), stretch_slots=2, stretches=9)
+    for slots in range(1, len(reward) + 1):
+        oracle.advance(slots)
+        best = max(
+            net_of_travel(config, reward, path, costs[0])
+            for path in itertools.product(range(reward.shape[1]), repeat=slots)
+        )
+        assert oracle.best().value == pytest.approx(best, abs=1e-9)

@@ -183,6 +183,17 @@ def test_curves_move(page: Page) -> None:
     assert "token" not in page.driver.current_url
 
 
+def test_the_oracle_of_the_slots_so_far_is_drawn(page: Page) -> None:
+    page.open_live()
+    page.wait(lambda: "Computed every 2.00 s" in page.text("oracle-text"))
+    known = "return window.macontrol.board.model.series.{}.filter((v) => v !== null).length"
+    page.wait(lambda: page.script(known.format("oracle")) > 10)
+    assert page.script(known.format("best")) > 10
+    slot = page.script("return window.macontrol.board.model.oracle.slot")
+    page.wait(lambda: page.script("return window.macontrol.board.model.oracle.slot") > slot)
+    assert "oracle" in page.part("reward-legend").text
+
+
 def test_hold_is_one_click_and_so_is_resume(page: Page) -> None:
     page.open_live()
     hold = page.part("hold")

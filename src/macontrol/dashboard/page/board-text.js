@@ -82,6 +82,16 @@ export class BoardText {
     ]);
   }
 
+  // The oracle of a simulated run that is running, and how current it is.
+  showOracle({ slot, wanted, mean, interval_s: interval }, snapshot) {
+    const node = this.parts["oracle-text"];
+    node.hidden = false;
+    const share = slot >= wanted && mean > 0 && isNumber(snapshot?.reward.mean) ? `; the antenna has ${percent(snapshot.reward.mean / mean)} of it` : "";
+    setText(node, slot < wanted
+      ? `Oracle of the slots so far: computed up to slot ${count(slot)} of ${count(wanted)}.`
+      : `Oracle of the slots so far: ${fixed(mean)} bit/s/Hz${share}. Computed every ${seconds(interval)}, up to slot ${count(slot)}.`);
+  }
+
   showSignal(snapshot, model) {
     const { probe } = snapshot;
     const counts = snapshot.counts ?? {};

@@ -150,6 +150,8 @@ function take(message) {
     const state = page.daemons.find(({ name }) => name === page.shown);
     if (state && state.state !== message.state) { state.state = message.state; showPlaces(); }
     notice(message.state === "not answering" ? `${page.shown} does not answer. What is shown is its last state.` : null);
+  } else if (message.type === "oracle" && message.daemon === page.shown && page.board) {
+    page.board.showOracle(message.oracle);
   } else if (message.type === "events" && message.daemon === page.shown && page.board) {
     page.board.text.addEvents(message.events);
   }
