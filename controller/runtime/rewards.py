@@ -11,9 +11,9 @@ from macontrol.controller.recording.events import EventKind, InvalidReason
 from macontrol.controller.recording.records import Event, LateReward, Recorder
 from macontrol.controller.runtime.observation import Observation
 from macontrol.controller.runtime.patience import Outage
-from macontrol.controller.runtime.signal_watch import SignalWatch
+from macontrol.controller.runtime.signal_watch import WITHOUT_TRANSMITTER, SignalWatch
+from macontrol.controller.runtime.silence import Silence
 from macontrol.hal import Clock
-from macontrol.hal.probe import FLOOR_IS_MEASURED
 
 _NO_HINT = "see docs/probes.md#reasons"
 
@@ -25,6 +25,8 @@ class _Pending:
     position: float
     weight: float
     """The part of a holding antenna's reward that the slot earns."""
+    start_s: float
+    end_s: float
     is_fault: bool = False
     """Whether its slot was already reported as a fault of the probe."""
 
@@ -36,11 +38,17 @@ class Rewards:
     """
 
     def __init__(
-        self, config: Config, clock: Clock, recorder: Recorder, withdraw: Callable[[int], None]
+        self,
+        config: Config,
+        clock: Clock,
+        recorder: Recorder,
+        withdraw: Callable[[int], None],
+        silence: Silence,
     ) -> None:
         self._clock = clock
         self._recorder = recorder
         self._withdraw_slot = withdraw
+        self._silence = silence
         self._window = config.algorithm.window
         self._slot_s = config.physical.slot_duration_s
         self._pending: dict[int, _Pending] = {}
@@ -49,9 +57,11 @@ class Rewards:
             "no measurement was valid for", config.timing.fault_patience_s, clock
         )
 
-    def expect(self, slot: int, position: float, weight: float = 1.0) -> None:
-        """Note that the reward of a slot was requested, where the antenna is, what it will earn."""
-        self._pending[slot] = _Pending(position, weight)
+    def expect(
+        self, slot: int, position: float, start_s: float, end_s: float, weight: float
+    ) -> None:
+        """Note that the reward of a slot was requested, where the antenna is, and its weight."""
+        self._pending[slot] = _Pending(position, weight, start_s, end_s)
 
     def note_fault(self, slot: int) -> None:
         """Note that the slot is reported as a fault of the probe, not as invalid."""
@@ -69,8 +79,11 @@ class Rewards:
         for one in collected:
             if found := self._pending.pop(one.slot, None):
                 expected[one.slot] = found
-                weighted = one if found.weight == 1.0 else replace(one, weight=found.weight)
-                arrived.append((weighted, found.position))
+                if found.weight != 1.0:
+                    one = replace(one, weight=found.weight)
+                if self._silence.overlaps(found.start_s, found.end_s):
+                    one = _of_noise(one)
+                arrived.append((one, found.position))
         for measurement in self._watch.judge(arrived):
             pending = expected[measurement.slot]
             if measurement.slot == slot:
@@ -101,7 +114,7 @@ class Rewards:
             self._recorder.submit(
                 LateReward(of_slot, None, None, reason, signal=measurement.signal)
             )
-        if reason != FLOOR_IS_MEASURED:  # the time between measured slots does not count
+        if reason not in WITHOUT_TRANSMITTER:  # the time between measured slots does not count
             self._blindness.failed(reason, measurement.hint or _NO_HINT, spent_s=self._slot_s)
 
     def _complete(self, slot: int, measurement: Observation) -> None:
@@ -131,3 +144,9 @@ class Rewards:
 
     def _report(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
         self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))
+
+
+def _of_noise(seen: Observation) -> Observation:
+    """A measurement without the transmitter: its signal is known, and it is no reward."""
+    reason = InvalidReason.TRANSMITTER_OFF
+    return replace(seen, valid=False, reward=nan, uncertainty=nan, reason=reason, hint="")
