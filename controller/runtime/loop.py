@@ -169,7 +169,7 @@ class SlotLoop:
                 self.decision.adopt(request.walk)
             else:
                 self.decision.adopt(request.policy)
-            self._report(slot, *_event_of(request))
+            self._report(slot, *event_of(request))
         position = self._grid.clamp(self._actuation.position)
         held = steering.decision(self._grid, position, self._stroke)
         if held is None:
@@ -234,7 +234,7 @@ class SlotLoop:
         self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))
 
 
-def _event_of(request: Request) -> tuple[EventKind, str, float | None]:
+def event_of(request: Request) -> tuple[EventKind, str, float | None]:
     """The event that records a request: kind, detail and value."""
     if isinstance(request, Adopt):
         return EventKind.SURVEY, request.detail, request.value

@@ -33,7 +33,7 @@ from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.controller.recording.tally import EventCounter, Tally
 from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
-from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.loop import SlotLoop, event_of
 from macontrol.controller.runtime.steering import Steering
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
@@ -274,6 +274,9 @@ class Daemon:
             raise
         finally:
             self._live.phase = State.STOPPING
+            for request in self._steering.end():  # accepted in the last slot
+                kind, detail, value = event_of(request)
+                self._report(kind, f"{detail}; no slot followed", value)
             with suppress(StageError):  # closing the stage reports it
                 loop.halt()
             self._notifier.stopping()

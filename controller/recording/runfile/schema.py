@@ -141,6 +141,7 @@ def _insert(table: str, fields: tuple[str, ...]) -> str:
 
 
 INSERT_HEADER = _insert("header", ("key", "value"))
+REPLACE_HEADER = INSERT_HEADER.replace("INSERT", "REPLACE", 1)
 # A record is stored in its own order, without its last fields, which the file does not have.
 _STORED = tuple(column.name for column in SLOT_COLUMNS if column.default is None)
 assert SlotRecord._fields[: len(_STORED)] == _STORED

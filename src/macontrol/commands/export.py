@@ -80,6 +80,8 @@ def main(arguments: argparse.Namespace) -> int:
             config = run.header.config
             world = reward_map(run, config, arguments.slots)
             world.save(out, seed=run.header.seed, config=config)
+    if out is not None:
+        print(f"Written: {out}")
     return 0
 
 

@@ -103,6 +103,7 @@ class Snapshots:
             self._percentiles = {name: _percentiles(getattr(tally, name)) for name in _PHASES}
         probe = run.bench.probe if run.bench else None
         self._health = {"noise_floor": None, "noise_floor_unit": None, "fault": ""}
+        self._health["transmitter_by_command"] = run.config.tx.is_switchable
         if isinstance(probe, HasNoiseFloor) and (floor := probe.noise_floor):
             self._health |= {"noise_floor": known(floor.dbfs), "noise_floor_unit": floor.unit}
         if isinstance(probe, HasHealth):
