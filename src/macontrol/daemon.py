@@ -168,8 +168,7 @@ class Daemon:
             self._live.floor = closing.enter_context(FloorRequest(None, report))
             bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
             self._live.fixed_reward = self._simulated.fixed_reward
-            if recorder := self._simulated.recorder:
-                self._recorders.add(recorder)
+            self._recorders.add(self._simulated.recorder)
             return bench
         return self._open_serial(closing, resume)
 
