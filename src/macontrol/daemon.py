@@ -33,7 +33,7 @@ from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.controller.recording.tally import EventCounter, Tally
 from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
-from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.loop import SlotLoop, event_of
 from macontrol.controller.runtime.steering import Steering
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
@@ -171,8 +171,7 @@ class Daemon:
             bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
             self._live.fixed_reward = self._simulated.fixed_reward
             self._reference = self._simulated.reference
-            if recorder := self._simulated.recorder:
-                self._recorders.add(recorder)
+            self._recorders.add(self._simulated.recorder)
             return bench
         return self._open_serial(closing, resume)
 
@@ -193,8 +192,7 @@ class Daemon:
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
             report_reference=self._report_reference,
         )
-        self._reference = bench.reference
-        self._live.bench = bench
+        self._live.bench, self._reference = bench, bench.reference
         self._recording.keep_samples_of(bench.probe)
         probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
 
@@ -278,6 +276,9 @@ class Daemon:
             raise
         finally:
             self._live.phase = State.STOPPING
+            for request in self._steering.end():  # accepted in the last slot
+                kind, detail, value = event_of(request)
+                self._report(kind, f"{detail}; no slot followed", value)
             with suppress(StageError):  # closing the stage reports it
                 loop.halt()
             self._notifier.stopping()

@@ -20,7 +20,7 @@ from macontrol.controller.recording.records import (
 )
 from macontrol.hal.probe import Signal
 
-FORMAT = 3
+FORMAT = 4
 APPLICATION_ID = 0x4D41434F  # "MACO"
 
 Kind: TypeAlias = Literal["count", "number", "truth", "word"]
@@ -96,20 +96,28 @@ SLOT_COLUMNS = (
     ),
     Column("samples", "number", "", "how many samples or readings were used", since=2),
     Column(
+        "transmission_share",
+        "number",
+        "",
+        "1 − τ_t/T_s, the part of the slot that the antenna's move left to transmit: a factor of "
+        "r_t; null in older files, whose slots all spend τ_t = T_a",
+        since=3,
+    ),
+    Column(
         "reference_db",
         "number",
         "dB",
         "the power at the reference receiver, in reference_unit; null without one",
-        since=3,
+        since=4,
         is_later=True,
     ),
-    Column("reference_unit", "word", "", "as level_unit", since=3, is_later=True),
+    Column("reference_unit", "word", "", "as level_unit", since=4, is_later=True),
     Column(
         "reference_snr_db",
         "number",
         "dB",
         "the SNR of the reference receiver; snr_db less this is the gain over it",
-        since=3,
+        since=4,
         is_later=True,
     ),
 )
@@ -142,11 +150,22 @@ CREATE = (
 )
 
 
+def learned_reward(actuation: object) -> str:
+    """The SQL expression of what a policy learned from a slot: the reward of a holding antenna.
+
+    `actuation` is `physical.actuation` of the run. As needed, a holding antenna transmits in the
+    whole slot. If it is fixed, every slot has the same share, which older files do not have.
+    """
+    is_as_needed = actuation == "as-needed"
+    return "reward / nullif(transmission_share, 0)" if is_as_needed else "reward"
+
+
 def _insert(table: str, fields: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})"
 
 
 INSERT_HEADER = _insert("header", ("key", "value"))
+REPLACE_HEADER = INSERT_HEADER.replace("INSERT", "REPLACE", 1)
 # A record is stored in its own order, without its last fields, which the file does not have.
 _STORED = tuple(
     column.name for column in SLOT_COLUMNS if column.default is None and not column.is_later

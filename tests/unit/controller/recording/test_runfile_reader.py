@@ -193,14 +193,14 @@ def test_a_file_of_the_first_format_has_no_level_and_no_snr(tmp_path: Path) -> N
     assert last["snr_db"] is None
 
 
-def test_a_file_of_the_second_format_has_no_reference(tmp_path: Path) -> None:
+def test_a_file_of_the_third_format_has_no_reference(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     write(path)
     names = ReferenceReading._fields[1:]
     dropped = [f"ALTER TABLE slots DROP COLUMN {name}" for name in names]
-    change(path, "PRAGMA user_version = 2", *dropped)
+    change(path, "PRAGMA user_version = 3", *dropped)
     run = read_run(path)
-    assert run.format == 2
+    assert run.format == 3
     assert np.isnan(run.slots["reference_db"]).all()
     assert run.slots["reference_unit"].tolist() == [""] * 3
 
