@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ class Episode:
 
     trajectory: Trajectory
     reward: Array
-    """g_t(x_t), without noise."""
+    """g_t(x_t), without noise; NaN where the map is unknown."""
     observed: Array
-    """r_t, with noise."""
+    """r_t, with noise; NaN where the map is unknown."""
     theory: dict[str, Verdict]
 
     def net_reward(self, movement_cost: float) -> float:
@@ -77,9 +78,10 @@ def play_policy(
         g = grid.interpolate(world.reward[t], x)
         r = g + float(world.noise[t])
         with POLICY_CODE:
-            if late is not None and t > 0 and late[t - 1]:
+            # Where a map is unknown there is no observation, as in a slot without a measurement.
+            if late is not None and t > 0 and late[t - 1] and isfinite(observed[t - 1]):
                 policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
-            if late is None or not late[t]:
+            if isfinite(r) and (late is None or not late[t]):
                 policy.observe(t + 1, x, r)
             decision = policy.decide(t + 1, x)
             target[t], after[t] = decision.target, decision.position
@@ -109,17 +111,28 @@ def play_policy(
     return Episode(trajectory, reward, observed, verdicts)
 
 
-def outcome_of(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
-    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory."""
+def outcome_of(config: Config, episode: Episode, optimum: float | None) -> dict[str, Any]:
+    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory.
+
+    The reward is the mean over the slots at known places. There is no regret without an `optimum`:
+    the oracle needs the reward of every place that it could go to.
+    """
     run, slots = episode.trajectory, len(episode.reward)
-    net = episode.net_reward(config.reward.movement_cost)
+    known = episode.reward[~np.isnan(episode.reward)]
+    reward = float(known.mean()) if len(known) else None
+    travel = config.reward.movement_cost * run.travel
+    net = None if reward is None else reward - travel / slots
+    regret = None
+    if optimum is not None:
+        total = episode.net_reward(config.reward.movement_cost)
+        net, regret = total / slots, (optimum - total) / slots
     return {
         "policy": config.algorithm.policy,
         "slots": slots,
-        "regret_per_slot": (optimum - net) / slots,
-        "reward_per_slot": float(episode.reward.mean()),
-        "net_reward_per_slot": net / slots,
-        "oracle_per_slot": optimum / slots,
+        "regret_per_slot": regret,
+        "reward_per_slot": reward,
+        "net_reward_per_slot": net,
+        "oracle_per_slot": None if optimum is None else optimum / slots,
         "travel": run.travel,
         "switches": int(run.switched.sum()),
         "transit_share": float(run.transit.mean()),
