@@ -5,8 +5,8 @@ A description loads without NumPy: the command line needs it for its choices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,9 @@ class PolicyDescription:
     if unknown."""
     settings: type[Section] | None = None
     """The model of its own settings, the table `[algorithm.NAME]`."""
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Other settings to compare it with, by name: `section.key` and value. `macontrol reproduce
+    panel` runs them as POLICY:VARIANT."""
 
     def __post_init__(self) -> None:
         model: object = self.settings

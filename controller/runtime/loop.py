@@ -78,7 +78,13 @@ class SlotLoop:
         self._actuation.position = policy.start_position
         self.decision = DecisionPhase(config, policy, clock, recorder)
         self._measurement = MeasurementPhase(
-            config, probe, clock, recorder, waiting, self.decision.withdraw
+            config,
+            probe,
+            clock,
+            recorder,
+            waiting,
+            self.decision.withdraw,
+            self.steering.silence,
         )
 
     @property
@@ -133,6 +139,8 @@ class SlotLoop:
             busy_with = STALL
             if self.steering.requests:
                 wanted = self._steer(schedule.slot, wanted)
+            if self.steering.silence.is_on:
+                wanted = None
             try:
                 wanted, end_s = self._run_slot(schedule.slot, start_s, wake_s, wanted)
             except SlotGivenUpError:

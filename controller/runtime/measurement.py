@@ -19,6 +19,7 @@ from macontrol.controller.runtime.actuation import Actuated
 from macontrol.controller.runtime.observation import Observation, Rewarding
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rewards import Rewards
+from macontrol.controller.runtime.silence import Silence
 from macontrol.controller.runtime.waiting import LONG_WAIT_S, Waiting
 from macontrol.hal import Clock, Probe
 from macontrol.hal.probe import UNKNOWN_SIGNAL, Signal
@@ -53,13 +54,14 @@ class MeasurementPhase:
         recorder: Recorder,
         waiting: Waiting,
         withdraw: Callable[[int], None],
+        silence: Silence | None = None,
     ) -> None:
         self._probe = probe
         self._clock = clock
         self._waiting = waiting
         self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
         self._rewarding = Rewarding(config)
-        self._rewards = Rewards(config, clock, recorder, withdraw)
+        self._rewards = Rewards(config, clock, recorder, withdraw, silence or Silence())
         self._slots = 0
 
     def run(self, slot: int, start_s: float, end_s: float, actuated: Actuated) -> Measured:
@@ -90,7 +92,7 @@ class MeasurementPhase:
             try:
                 with PROBE_CODE:
                     self._probe.request(slot, start_s, end_s)
-                self._rewards.expect(slot, actuated.position)
+                self._rewards.expect(slot, actuated.position, start_s, end_s)
             except ProbeError as refusal:
                 fault = refusal  # earlier requests can still give a result
         self._collect_garbage(end_s)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from macontrol.config.model.grid import Grid, are_apart
 from macontrol.controller.policies.policy import Decision, Policy
+from macontrol.controller.runtime.silence import Silence
 from macontrol.controller.survey.resurvey import Resurvey
 
 MOST_WAITING = 64
@@ -73,6 +74,8 @@ class Steering:
         """Where a held antenna goes; None to stay."""
         self.is_hold_requested = False
         """Whether the last of these requests was to hold. The survey before slot 1 pauses then."""
+        self.silence = Silence()
+        """While the transmitter is off, the antenna stays."""
 
     def submit(self, request: Request) -> bool:
         """Submit a request from any thread; return whether it is accepted."""
@@ -86,7 +89,7 @@ class Steering:
     @property
     def stays(self) -> bool:
         """Whether the antenna stays wherever it is."""
-        return self.is_held and self.goal is None
+        return self.silence.is_on or (self.is_held and self.goal is None)
 
     def hold(self, goal: float | None) -> None:
         self.is_held, self.goal = True, goal
@@ -96,9 +99,9 @@ class Steering:
 
     def decision(self, grid: Grid, position: float, stroke: float) -> Decision | None:
         """The decision for a held antenna; None if the policy decides."""
-        if not self.is_held:
-            return None
-        if self.goal is None:
+        if self.stays:
             return Decision(position, position, False, False, nan)
+        if self.goal is None:
+            return None
         step = grid.advance(position, self.goal, stroke)
         return Decision(self.goal, step, False, are_apart(self.goal, step), nan)

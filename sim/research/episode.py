@@ -44,6 +44,7 @@ def play(
     seed: int = 0,
     meter: bool = False,
     late: NDArray[np.bool_] | None = None,
+    missing: NDArray[np.bool_] | None = None,
     begin_held: bool = False,
 ) -> Episode:
     """Run the policy of a config on a map. `meter` also measures how the surface moves (Lemma 2).
@@ -52,7 +53,7 @@ def play(
     """
     survey = Survey(world.survey_position, world.survey_reward)
     policy = make_policy(config, survey, seed=seed, begin_held=begin_held)
-    return play_policy(config, policy, world, meter=meter, late=late)
+    return play_policy(config, policy, world, meter=meter, late=late, missing=missing)
 
 
 def play_policy(
@@ -62,10 +63,12 @@ def play_policy(
     *,
     meter: bool = False,
     late: NDArray[np.bool_] | None = None,
+    missing: NDArray[np.bool_] | None = None,
 ) -> Episode:
     """Run a policy on a map, as in Algorithm 1: observe at x_t, decide x_{t+1}.
 
-    The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks.
+    The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks; those
+    of `missing` slots never.
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
@@ -73,15 +76,18 @@ def play_policy(
     surface_meter = SurfaceMeter()
     lowest, highest = -ON_GRID, grid.length + ON_GRID
     stroke = config.physical.rho_max + 2 * ON_GRID
+    absent = np.zeros(slots, dtype=np.bool_) if missing is None else missing
+    delayed = np.zeros(slots, dtype=np.bool_) if late is None else late & ~absent
+    comes_late, comes = delayed.tolist(), (~(absent | delayed)).tolist()
     x = policy.start_position
     for t in range(slots):
         g = grid.interpolate(world.reward[t], x)
         r = g + float(world.noise[t])
         with POLICY_CODE:
             # Where a map is unknown there is no observation, as in a slot without a measurement.
-            if late is not None and t > 0 and late[t - 1] and isfinite(observed[t - 1]):
+            if t > 0 and comes_late[t - 1] and isfinite(observed[t - 1]):
                 policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
-            if isfinite(r) and (late is None or not late[t]):
+            if comes[t] and isfinite(r):
                 policy.observe(t + 1, x, r)
             decision = policy.decide(t + 1, x)
             target[t], after[t] = decision.target, decision.position

@@ -174,7 +174,7 @@ class Daemon:
         return self._open_serial(closing, resume)
 
     def _open_serial(self, closing: ExitStack, resume: Resume | None) -> Backend:
-        from macontrol.serial_bench import SerialBench, may_home, require_consent
+        from macontrol.serial_bench import SerialBench, may_home, require_consent, silent_floor
 
         config, yes, stop = self._config, self._options.yes, self._signals.stop
         at_terminal = sys.stdin.isatty() and self._display.output.is_terminal
@@ -197,7 +197,10 @@ class Daemon:
             if self._loop is None:
                 raise ProbeError("the start of a run measures the noise floor by itself")
             assert probe is not None
-            return probe.measure_noise_floor().dbfs
+            if bench.transmitter is None:
+                return probe.measure_noise_floor().dbfs
+            with self._steering.silence.kept(self._clock.now):
+                return silent_floor(probe, bench.transmitter).dbfs
 
         # Before the first step: the default action of the signal ends the process.
         report = partial(self._report, EventKind.NOISE_FLOOR)
@@ -314,6 +317,9 @@ class Daemon:
         with reports, PolicyMonitor.of(config, loop, self._end_hanging):
             self._reports = reports
             self._live.phase = None
+            every_s = config.tx.floor_every_s
+            if every_s != "off" and self._live.floor is not None:
+                self._live.floor.repeat(every_s)
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
     def _end_hanging(self, error: PolicyError, stack: str) -> None:

@@ -3,8 +3,8 @@
 Nothing moves. The time of one decision is measured on this machine and compared with the time that
 the slot leaves for it. A serial bench is examined for everything that a run needs, one line each,
 with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
-radio, sample rate, delay, clipping, noise floor (with the transmitter off). The exit code is 0 if
-everything passes, and 69 if something fails.
+radio, sample rate, delay, clipping, noise floor (with the transmitter off: by tx.off_command, or
+switch it off before). The exit code is 0 if everything passes, and 69 if something fails.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Measure the reward along the rail, and write it to a file, with --plot also as a picture.
 
 The stage moves from position to position by strokes, through the guard, and stands still during a
-measurement. First the noise floor of a real radio is measured: the transmitter must be off then,
-and on afterwards. A real stage is homed first, with --yes or after you agree. Its survey is also
-kept for the next run on the same board, which uses the samples within the window's time and
-sigma_f for survey.fresh_s.
+measurement. First the noise floor of a real radio is measured: the transmitter must be off then
+and on afterwards, unless commands switch it (`[tx]`). A real stage is homed first, with --yes or
+after you agree. Its survey is also kept for the next run on the same board, which uses the samples
+within the window's time and sigma_f for survey.fresh_s.
 
 With --repeat N the rail is walked N times, there and back: `macontrol export --format map` makes
 of 3 walks or more a map of the site over space and time, for `macontrol replay`. If you stop it
