@@ -30,6 +30,9 @@ class Episode:
     """g_t(x_t), without noise; NaN where the map is unknown."""
     observed: Array
     """r_t, with noise; NaN where the map is unknown."""
+    weight: Array
+    """The part of a holding antenna's reward that each slot earns; the policy learns that reward.
+    """
     theory: dict[str, Verdict]
 
     def net_reward(self, movement_cost: float) -> float:
@@ -68,7 +71,7 @@ def play_policy(
     """Run a policy on a map, as in Algorithm 1: observe at x_t, decide x_{t+1}.
 
     The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks; those
-    of `missing` slots never.
+    of `missing` slots never. The policy learns the reward of a holding antenna, as the map has it.
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
@@ -100,6 +103,8 @@ def play_policy(
             raise _out_of_reach(config, t + 1, x, wanted)
         position[t], reward[t], observed[t] = x, g, r
         x = wanted
+    # x_1 is where the antenna already is.
+    weight = config.physical.actuation_plan.weights(np.abs(np.diff(position, prepend=position[0])))
     trajectory = Trajectory(
         start=policy.start_position,
         position=position,
@@ -114,7 +119,7 @@ def play_policy(
         rho_max=config.physical.rho_max,
         margin=margin_of(policy),
     )
-    return Episode(trajectory, reward, observed, verdicts)
+    return Episode(trajectory, reward * weight, observed * weight, weight, verdicts)
 
 
 def outcome_of(config: Config, episode: Episode, optimum: float | None) -> dict[str, Any]:

@@ -90,13 +90,15 @@ def measured_map(run: OpenRun, config: Config, slots: int | None) -> RewardMap:
     survey = run.header.survey
     if survey is None or not survey.can_be(config):
         raise DataError(f"{run.path}: has no usable survey, and a policy starts from one")
-    columns = run.columns(["slot", "start_s", "position", "reward"])
+    columns = run.columns(["slot", "start_s", "position", "reward", "transmission_share"])
     chosen = np.abs(columns["start_s"]) < LATEST_S  # a damaged file can contain any number
     if slots is not None:
         chosen &= columns["slot"] < run.first_slot + slots
     if not chosen.any():
         raise DataError(f"{run.path}: has no slot with a time")
     found = {name: column[chosen] for name, column in columns.items()}
+    # A map has the rewards of a holding antenna.
+    weight = config.physical.actuation_plan.recorded(found["transmission_share"])
     return site.map_of_slots(
         run.path,
         config,
@@ -104,7 +106,7 @@ def measured_map(run: OpenRun, config: Config, slots: int | None) -> RewardMap:
         found["slot"],
         run.header.wall_s(0.0) + found["start_s"],
         found["position"],
-        found["reward"],
+        found["reward"] / weight,
     )
 
 
@@ -134,7 +136,7 @@ def _simulated(run: OpenRun, config: Config, slots: int | None) -> RewardMap:
 
 def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int]:
     """The number of recorded rewards that can be compared with the map's, and that differ."""
-    slots = run.columns(["slot", "position", "reward"])
+    slots = run.columns(["slot", "position", "reward", "transmission_share"])
     last = config.grid_size - 1
     with np.errstate(invalid="ignore", over="ignore"):  # a damaged file can contain any number
         steps = slots["position"] / config.algorithm.grid_spacing
@@ -142,6 +144,7 @@ def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int
         usable &= np.abs(steps - np.rint(steps)) < 1e-6
     number = slots["slot"][usable] - 1
     place = np.clip(np.rint(steps[usable]), 0, last).astype(np.intp)
-    expected = world.reward[number, place] + world.noise[number]
+    weight = config.physical.actuation_plan.recorded(slots["transmission_share"][usable])
+    expected = (world.reward[number, place] + world.noise[number]) * weight
     off = np.abs(expected - slots["reward"][usable]) > 1e-6 * config.g_max
     return int(usable.sum()), int(off.sum())

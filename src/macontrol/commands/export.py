@@ -64,6 +64,7 @@ def main(arguments: argparse.Namespace) -> int:
         found = recorded_map(arguments.run, arguments.slots)
         found.save(out)
         _describe(found)
+        print(f"Written: {out}")
         return 0
     if is_survey(arguments.run):
         raise DataError(f"{arguments.run}: is no run file", "a survey has only --format map")
@@ -83,6 +84,8 @@ def main(arguments: argparse.Namespace) -> int:
 
             with atomic_file(out) as dataset:
                 write_netcdf(dataset, run)
+    if out is not None:
+        print(f"Written: {out}")
     return 0
 
 

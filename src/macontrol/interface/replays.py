@@ -132,5 +132,4 @@ def oracle(map: Map, *, longest_gap_s: float | None = None) -> Oracle:
             "walk the rail more often, or give a longer longest_gap_s",
         )
     path = oracle_path(world.reward, map.config)
-    earned = world.reward[np.arange(world.slots), path.index]
-    return Oracle(path.position, earned, path.value / world.slots)
+    return Oracle(path.position, path.reward, path.value / world.slots)
