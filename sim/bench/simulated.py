@@ -104,17 +104,18 @@ class SimulatedProbe:
         self._surveyed_from_s: float | None = None
         """When the first measurement before slot 1 began."""
         self.fixed_reward_sum = 0.0
-        self.reward_sum = 0.0
         self.measured = 0
+        self.latest = 0, 0.0
+        """The slot that was measured last, and the reward without noise of a holding antenna."""
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         steps = self._survey_steps(start_s) if slot < 1 else slot - self._channel.slot
         self._channel.advance(steps)
         position = self._physical.to_wavelengths(self._stage.position_now())
         reward = self._channel.reward(position)
-        self.reward_sum += reward
         self.fixed_reward_sum += self._channel.reward(self._fixed_position)
         self.measured += 1
+        self.latest = slot, reward
         observed = Reward(reward + self._channel.noise, self._noise_std)
         self._ready.append(Measurement(slot, observed))
         self._due_s = end_s
@@ -175,10 +176,8 @@ class SimulatedBench:
 
     @property
     def fixed_antenna_reward(self) -> float:
-        """The mean reward of a fixed antenna at x_0, over the slots that were measured."""
-        return self.probe.fixed_reward_sum / max(self.probe.measured, 1)
+        """The mean reward of a fixed antenna at x_0, over the slots that were measured.
 
-    @property
-    def earned_reward(self) -> float:
-        """The mean reward of the antenna without noise, over the slots that were measured."""
-        return self.probe.reward_sum / max(self.probe.measured, 1)
+        It holds in every slot.
+        """
+        return self.probe.fixed_reward_sum / max(self.probe.measured, 1)

@@ -33,7 +33,7 @@ from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.controller.recording.tally import EventCounter, Tally
 from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
-from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.loop import SlotLoop, event_of
 from macontrol.controller.runtime.steering import Steering
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
@@ -168,8 +168,7 @@ class Daemon:
             self._live.floor = closing.enter_context(FloorRequest(None, report))
             bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
             self._live.fixed_reward = self._simulated.fixed_reward
-            if recorder := self._simulated.recorder:
-                self._recorders.add(recorder)
+            self._recorders.add(self._simulated.recorder)
             return bench
         return self._open_serial(closing, resume)
 
@@ -275,6 +274,9 @@ class Daemon:
             raise
         finally:
             self._live.phase = State.STOPPING
+            for request in self._steering.end():  # accepted in the last slot
+                kind, detail, value = event_of(request)
+                self._report(kind, f"{detail}; no slot followed", value)
             with suppress(StageError):  # closing the stage reports it
                 loop.halt()
             self._notifier.stopping()
