@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from math import nan
+from threading import Lock
 from typing import TypeAlias
 
 from macontrol.config.model.grid import Grid, are_apart
@@ -69,6 +70,8 @@ class Steering:
 
     def __init__(self) -> None:
         self.requests: deque[Request] = deque()
+        self._submitting = Lock()
+        self._is_over = False
         self.is_held = False
         self.goal: float | None = None
         """Where a held antenna goes; None to stay."""
@@ -79,12 +82,21 @@ class Steering:
 
     def submit(self, request: Request) -> bool:
         """Submit a request from any thread; return whether it is accepted."""
-        if len(self.requests) >= MOST_WAITING:
-            return False
-        if isinstance(request, Hold | Release):
-            self.is_hold_requested = isinstance(request, Hold)
-        self.requests.append(request)
-        return True
+        with self._submitting:
+            if self._is_over or len(self.requests) >= MOST_WAITING:
+                return False
+            if isinstance(request, Hold | Release):
+                self.is_hold_requested = isinstance(request, Hold)
+            self.requests.append(request)
+            return True
+
+    def end(self) -> list[Request]:
+        """After the last slot: accept no more; return the requests that found no slot."""
+        with self._submitting:
+            self._is_over = True
+            left = list(self.requests)
+            self.requests.clear()
+            return left
 
     @property
     def stays(self) -> bool:
