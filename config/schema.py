@@ -30,6 +30,7 @@ from macontrol.config.sections.probe import ProbeSettings
 from macontrol.config.sections.reward import Reward
 from macontrol.config.sections.run import Run
 from macontrol.config.sections.section import Section
+from macontrol.config.sections.site import Site
 from macontrol.config.sections.stage import StageSettings
 from macontrol.config.sections.survey import Survey
 from macontrol.config.sections.timing import Timing
@@ -83,6 +84,7 @@ class Config(Section):
     stage: Annotated[SerializeAsAny[StageSettings], _chosen("stage")]
     probe: Annotated[SerializeAsAny[ProbeSettings], _chosen("probe")]
     run: Run = Field(default_factory=Run)
+    site: Site = Field(default_factory=Site)
 
     @property
     def g_max(self) -> float:
