@@ -1,4 +1,4 @@
-"""A bench whose world is a reward map: what walks the rail of a bench can walk that of any world."""
+"""A bench whose world is a reward map, so that what walks a rail can walk that of any world."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MapChannel:
         self._row = 0
         self.slot = 0
 
-    def advance(self, slots: int) -> None:
+    def advance(self, slots: int = 1) -> None:
         """Continue by a number of slots; a first slot far below 0 is the first one of the map."""
         self.slot += slots
         self._row = min(self._row + max(slots, 0), self._world.slots - 1)

@@ -123,9 +123,11 @@ def _coherences(
 def _bounded(logs: Estimate, longest: float) -> Estimate:
     """The estimate itself; beyond the longest lag only "at least" is known."""
     found = logs.mapped(lambda value: exp(min(value, 700.0)))
+    if found.value >= longest * (1 - 1e-9):
+        # Cycles that all end before D is reached do not scatter: that is no certainty.
+        return Estimate(inf, min(found.low, longest / 2), inf)
     high = inf if found.high >= longest * (1 - 1e-9) else found.high
-    value = inf if found.value >= longest * (1 - 1e-9) else found.value
-    return Estimate(value, min(found.low, longest), high)
+    return Estimate(found.value, found.low, high)
 
 
 def standing_share(samples: Samples) -> float:

@@ -83,6 +83,8 @@ class Fit:
     """Per sample, of the samples that it was fitted to."""
     held_out: tuple[float, ...]
     """log p per sample on stretches not seen, for each block of walks."""
+    residuals: Floats
+    """Of each sample, predicted from the others of its block, in standard deviations."""
 
     @property
     def name(self) -> str:
@@ -156,7 +158,11 @@ def fit(form: Form, blocks: Sequence[Block]) -> Fit:
     samples = sum(len(block) for block in blocks)
     total = sum(block.log_likelihood(form.covariance(theta)) for block in blocks)
     return Fit(
-        form.settings(theta), _intervals(form, blocks, theta), total / samples, tuple(densities)
+        settings=form.settings(theta),
+        intervals=_intervals(form, blocks, theta),
+        log_likelihood=total / samples,
+        held_out=tuple(densities),
+        residuals=np.concatenate([block.residuals(form.covariance(theta)) for block in blocks]),
     )
 
 

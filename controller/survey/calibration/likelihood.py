@@ -64,7 +64,7 @@ class Block:
             reward - mean,
             np.abs(index[:, None] - index[None, :]),
             np.abs(time[:, None] - time[None, :]),
-            gap * np.arange(len(positions)),
+            gap * np.arange(float(len(positions))),
             (index * gap / _STRETCH).astype(int) % FOLDS,
         )
 
@@ -94,6 +94,11 @@ class Block:
             rest = matrix[np.ix_(kept, kept)] if kept.any() else np.empty((0, 0))
             total += whole - _log_density(rest, self.reward[kept])
         return total / len(self)
+
+    def residuals(self, covariance: Covariance) -> Floats:
+        """Each reward less its prediction from all others, in standard deviations of it."""
+        inverse = np.linalg.inv(self.matrix(covariance))
+        return np.asarray((inverse @ self.reward) / np.sqrt(np.diagonal(inverse)))
 
 
 def blocks_of(walks: Sequence[Samples], positions: Floats, mean: float) -> list[Block]:

@@ -12,7 +12,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.controller.survey.calibration.estimate import Estimate, root
+from macontrol.controller.survey.calibration.estimate import Estimate, jackknife, root
 from macontrol.controller.survey.calibration.samples import HOP, Samples
 
 Floats = NDArray[np.float64]
@@ -57,65 +57,79 @@ def _over_rail(position: Floats, values: Floats) -> float:
 
 
 def _sampling_error(share: Floats, values: Floats) -> float:
-    """The standard error of Σ share·value, from the differences of neighbours."""
+    """The standard error of Σ share·value, from the differences of neighbours.
+
+    The larger one counts: beside a stand it is that over the time without a walk.
+    """
     squares = 0.5 * np.diff(values) ** 2
     left, right = np.append(squares[:1], squares), np.append(squares, squares[-1:])
-    return float(np.sqrt(share**2 @ ((left + right) / 2)))
+    return float(np.sqrt(share**2 @ np.maximum(left, right)))
 
 
 def backlash(walks: Sequence[Samples]) -> Estimate:
     """How much higher the antenna is when it comes from below than from above (wavelengths).
 
-    Of a pair of walks in both directions, up(x) − down(x) = δ·g'(x) + noise + drift, where drift
-    has no reason to look like the slope. The slope of the map is that of the walks beside the pair,
-    whose noise is independent of the pair's: so the noise of the slope does not lower the estimate.
+    A walk is compared with the two in the other direction beside it, interpolated to its time at
+    each place: their difference is δ·g'(x) + noise + drift that is not steady. The slope g' is that
+    of the walks beside these three, so that its noise is not that of the difference.
     """
-    shifts, weights = [], []
-    for number in range(len(walks) - 1):
-        first, second = walks[number], walks[number + 1]
-        if first.direction[0] == second.direction[0]:
+    sums: dict[int, Floats] = {}
+    for number in range(len(walks)):
+        cycle = int(walks[number].cycle[0])
+        beside = [
+            each
+            for each in (number - 1, number + 1)
+            if 0 <= each < len(walks)
+            and walks[each].cycle[0] == cycle
+            and walks[each].direction[0] != walks[number].direction[0]
+        ]
+        alone = beside == [number + 1] and number + 2 >= len(walks)
+        is_pair = beside == [number + 1] and (alone or walks[number + 2].cycle[0] != cycle)
+        is_pair &= number == 0 or walks[number - 1].cycle[0] != cycle
+        if len(beside) < 2 and not is_pair:
             continue
-        others = [*walks[max(0, number - 2) : number], *walks[number + 2 : number + 4]]
-        sums = _regression(first, second, others)
-        if sums is not None:
-            shifts.append(sums[0])
-            weights.append(sums[1])
-    if len(shifts) < 2 or not sum(weights) > 0:
+        around = [*range(number - 3, number - 1), *range(number + 2, number + 4)]
+        others = [walks[each] for each in around if 0 <= each < len(walks)]
+        part = _regression(walks[number], [walks[each] for each in beside], others)
+        sums[cycle] = sums.get(cycle, np.zeros(2)) + part
+    parts = [part for part in sums.values() if part[1] != 0]
+    if len(parts) < 2:
         return Estimate.around(nan, nan, 0)
-    top, bottom = np.array(shifts), np.array(weights)
-    value = float(top.sum() / bottom.sum())
-    # Neighbouring pairs share a walk: their errors are not independent.
-    rest = top - value * bottom
-    variance = float(np.sum(rest**2) + 2 * np.sum(rest[1:] * rest[:-1]))
-    variance = max(variance, 0.5 * float(np.sum(rest**2)))
-    return Estimate.around(value, variance**0.5 / float(bottom.sum()), len(shifts) / 2)
+    (found,) = jackknife(parts, _ratio)
+    return found
 
 
-def _regression(
-    first: Samples, second: Samples, others: Sequence[Samples]
-) -> tuple[float, float] | None:
-    """Σ slope·(up − down) and Σ slope·slope': of the difference on the slope of other walks."""
-    up, down = (first, second) if first.direction[0] > 0 else (second, first)
-    if not others:
-        return None
-    common = up.index
-    for walk in (down, *others):
-        common = np.intersect1d(common, walk.index)
-    if len(common) < _LEAST_COMMON:
-        return None
+def _ratio(parts: Sequence[Floats]) -> Floats:
+    top, bottom = np.sum(parts, axis=0)
+    return np.array([top / bottom if bottom else nan])
+
+
+def _regression(walk: Samples, beside: Sequence[Samples], others: Sequence[Samples]) -> Floats:
+    """Σ slope·(up − down) and Σ slope·slope': the difference, and the slope of other walks."""
+    common = walk.index
+    for one in (*beside, *others):
+        common = np.intersect1d(common, one.index)
+    if not others or len(common) < _LEAST_COMMON:
+        return np.zeros(2)
     at = np.sort(common)
-    position = _at(up, at, up.position)
-    inner = slice(1, -1)
+    position = _at(walk, at, walk.position)
     gap = position[2:] - position[:-2]
 
-    def slope(walk: Samples) -> Floats:
-        values = _at(walk, at, walk.reward)
+    def slope(one: Samples) -> Floats:
+        values = _at(one, at, one.reward)
         return np.asarray((values[2:] - values[:-2]) / gap)
 
-    difference = (_at(up, at, up.reward) - _at(down, at, down.reward))[inner]
-    outside = np.mean([slope(walk) for walk in others], axis=0)
-    within = (slope(up) + slope(down)) / 2
-    return float(outside @ difference), float(outside @ within)
+    first, last = beside[0], beside[-1]
+    share = np.full(len(at), 0.5)
+    if len(beside) > 1:
+        begin, end = _at(first, at, first.time_s), _at(last, at, last.time_s)
+        share = (_at(walk, at, walk.time_s) - begin) / (end - begin)
+    against = (1 - share) * _at(first, at, first.reward) + share * _at(last, at, last.reward)
+    sign = float(walk.direction[0])
+    difference = sign * (_at(walk, at, walk.reward) - against)[1:-1]
+    outside = np.mean([slope(one) for one in others], axis=0)
+    within = np.mean([slope(walk), *(slope(one) for one in beside)], axis=0)
+    return np.array([outside @ difference, outside @ within])
 
 
 def _at(walk: Samples, index: NDArray[np.int_], values: Floats) -> Floats:

@@ -35,6 +35,8 @@ class Curve:
 
     lag: Floats
     value: Floats
+    at_rest: int = 0
+    """How many of the lags, the first ones, are from standing still."""
 
 
 def stand_blocks(samples: Samples) -> list[Floats]:
@@ -108,9 +110,8 @@ class Structures:
         lag = self._stand_lags[known] * self._slot_s
         value = self._stand_squares[chosen].sum(axis=0)[known] / counts[known] - 2 * noise2
         short = lag < (walking.lag[0] if len(walking.lag) else inf)
-        return Curve(
-            np.concatenate((lag[short], walking.lag)), np.concatenate((value[short], walking.value))
-        )
+        lags, values = (lag[short], walking.lag), (value[short], walking.value)
+        return Curve(np.concatenate(lags), np.concatenate(values), int(short.sum()))
 
     def in_space(self, cycles: Sequence[int], noise2: float, drift: Curve) -> Curve:
         """D over the distance, from neighbours within a walk; the drift between them is taken out.

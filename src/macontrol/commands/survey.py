@@ -104,14 +104,14 @@ def _survey(
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
     with ExitStack() as closing:
         closing.enter_context(signals)
-        bench = _open_bench(config, clock, closing, console, signals, arguments)
+        bench = open_bench(config, clock, closing, console, signals, arguments)
         survey = _walk(config, bench, clock, console, signals)
         with suppress(StageError):  # the survey is complete; a lost stage is closed anyway
             bench.stage.stop()
     return survey, bench.identity
 
 
-def _open_bench(
+def open_bench(
     config: Config,
     clock: Clock,
     closing: ExitStack,
@@ -119,6 +119,7 @@ def _open_bench(
     signals: StopSignals,
     arguments: argparse.Namespace,
 ) -> Backend:
+    """The bench of a command that measures along the rail; a real stage is homed first."""
     if arguments.backend == "sim":
         return SimulatedBench(config, clock, seed=config.run.seed)
     at_terminal = sys.stdin.isatty() and console.is_terminal
