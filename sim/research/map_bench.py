@@ -16,13 +16,15 @@ class MapChannel:
 
     def __init__(self, config: Config, world: RewardMap) -> None:
         self._grid, self._world = config.grid, world
-        self._row = 0
         self.slot = 0
 
     def advance(self, slots: int = 1) -> None:
-        """Continue by a number of slots; a first slot far below 0 is the first one of the map."""
+        """Continue by a number of slots; the map stands still after its last one."""
         self.slot += slots
-        self._row = min(self._row + max(slots, 0), self._world.slots - 1)
+
+    @property
+    def _row(self) -> int:
+        return min(max(self.slot, 1), self._world.slots) - 1
 
     def reward(self, position: float) -> float:
         return self._grid.interpolate(self._world.reward[self._row], position)
