@@ -63,14 +63,16 @@ def find(samples: Samples, slot_s: float, end_s: float) -> Findings:
     """All quantities of the samples of a calibration that took `end_s`."""
     walks = all_walks(samples)
     cycles = samples.cycles
-    blocks = structure.stand_blocks(samples)
+    stands = structure.stand_blocks(samples)
+    blocks = [block for parts in stands.values() for block in parts]
     rough2 = structure.nugget(blocks, structure.lags_for(inf if len(blocks) > 2 else 0))
     structures = Structures(samples, walks, slot_s, end_s)
     longest = structure.LONGEST_SHARE * end_s, float(np.ptp(samples.position)) / 2
     rough = _coherences(structures, samples, cycles, rough2, longest)
     lags = structure.lags_for(exp(float(rough[0])) / slot_s)
-    # A parabola through noisy values may end below 0; the shortest lag is then all there is.
-    noise2, drift2 = jackknife(blocks, lambda part: _noise_and_drift(part, lags))
+    (noise2,) = jackknife(blocks, lambda part: np.array([structure.nugget(part, lags)]))
+    # Each stand is one place: the drift at other places is known from their scatter.
+    (drift2,) = jackknife(list(stands.values()), lambda part: _drift(part, lags))
     mean, sigma_f = mean_and_spread(walks, noise2, end_s)
     in_time = structures.in_time(cycles, noise2.value)
     in_space = structures.in_space(cycles, noise2.value, in_time)
@@ -96,12 +98,14 @@ def find(samples: Samples, slot_s: float, end_s: float) -> Findings:
     )
 
 
-def _noise_and_drift(blocks: Sequence[Floats], lags: int) -> Floats:
-    """σ_ε², and D at the lag of the drift."""
-    noise2 = structure.nugget(blocks, lags)
-    at_lag = structure.half_squares(blocks, DRIFT_SLOTS)
-    known = at_lag[np.isfinite(at_lag)]
-    return np.array([noise2, 2 * (known[-1] - noise2) if len(known) else nan])
+def _drift(stands: Sequence[Sequence[Floats]], lags: int) -> Floats:
+    """D at the lag of the drift."""
+    blocks = [block for stand in stands for block in stand]
+    squares = structure.half_squares(blocks, DRIFT_SLOTS)
+    known = squares[np.isfinite(squares)]
+    if not len(known):
+        return np.array([nan])
+    return np.array([2 * (known[-1] - structure.nugget(blocks, lags))])
 
 
 def _coherences(

@@ -148,21 +148,25 @@ def settling(samples: Samples) -> tuple[Floats, Floats, Estimate]:
     hops = samples.only(samples.part == HOP)
     if not len(hops):
         return np.empty(0), np.empty(0), Estimate.around(nan, nan, 0)
-    keys = hops.cycle * 10_000 + hops.group
-    rows, delays = [], []
     most = int(hops.index.max())
-    for key in np.unique(keys):
-        one = hops.only(keys == key)
-        if len(one) == most + 1:
-            rows.append(np.diff(one.reward) ** 2)
-            delays.append(one.delay_s)
-    if len(rows) < 3:
+    squares: dict[int, list[Floats]] = {}
+    delays = []
+    for cycle in samples.cycles:
+        of_cycle = hops.only(hops.cycle == cycle)
+        for group in np.unique(of_cycle.group):
+            one = of_cycle.only(of_cycle.group == group)
+            if len(one) == most + 1:
+                squares.setdefault(cycle, []).append(np.diff(one.reward) ** 2)
+                delays.append(one.delay_s)
+    if most < 2 or len(squares) < 2:
         return np.empty(0), np.empty(0), Estimate.around(nan, nan, 0)
-    squares = np.array(rows)
-    excess = squares[:, 0] - squares[:, 1:].mean(axis=1)
-    error = float(excess.std(ddof=1) / len(excess) ** 0.5)
-    return (
-        np.mean(delays, axis=0)[:-1],
-        squares.mean(axis=0),
-        Estimate.around(float(excess.mean()), error, len(excess) - 1),
-    )
+    # The drift is that of a place, so a cycle counts as one sample.
+    cycles = [np.sum(rows, axis=0) for rows in squares.values()]
+    counts = [len(rows) for rows in squares.values()]
+    (found,) = jackknife(list(zip(cycles, counts, strict=True)), _excess)
+    return np.mean(delays, axis=0)[:-1], np.sum(cycles, axis=0) / sum(counts), found
+
+
+def _excess(parts: Sequence[tuple[Floats, int]]) -> Floats:
+    mean = np.sum([squares for squares, _ in parts], axis=0) / sum(count for _, count in parts)
+    return np.array([mean[0] - mean[1:].mean()])

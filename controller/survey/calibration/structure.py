@@ -39,23 +39,18 @@ class Curve:
     """How many of the lags, the first ones, are from standing still."""
 
 
-def stand_blocks(samples: Samples) -> list[Floats]:
-    """The rewards of the stands, in blocks of equal length that are used one by one.
+def stand_blocks(samples: Samples) -> dict[int, list[Floats]]:
+    """The rewards of each cycle's stand, in blocks of about equal length.
 
     Samples stand on their slots, and a slot without a sample is NaN: a lag is a number of slots.
     """
-    stands = []
-    for cycle in samples.cycles:
-        stand = samples.stand(cycle)
-        if len(stand) >= _LEAST_LAGS:
-            stands.append(_on_slots(stand))
-    total = sum(len(stand) for stand in stands)
-    length = max(_LEAST_BLOCK, ceil(total / _BLOCKS))
-    return [
-        block
-        for stand in stands
-        for block in np.array_split(stand, max(1, round(len(stand) / length)))
-    ]
+    stands = {cycle: _on_slots(samples.stand(cycle)) for cycle in samples.cycles}
+    length = max(_LEAST_BLOCK, ceil(sum(map(len, stands.values())) / _BLOCKS))
+    return {
+        cycle: list(np.array_split(stand, max(1, round(len(stand) / length))))
+        for cycle, stand in stands.items()
+        if len(stand) >= _LEAST_LAGS
+    }
 
 
 def half_squares(blocks: Sequence[Floats], lags: int) -> Floats:
