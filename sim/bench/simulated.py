@@ -15,6 +15,7 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.model.reward import Reward
+from macontrol.config.model.units import known_db
 from macontrol.config.sections.physical import Physical
 from macontrol.hal import Arrival, Clock, Measurement, StageDescription
 from macontrol.sim.world.carriage import Carriage
@@ -174,7 +175,7 @@ class SimulatedBench:
     ) -> None:
         self._config = config
         self._seed = seed
-        channel = Channel(config, seed)
+        self._channel = channel = Channel(config, seed)
         if slot > 0:
             channel.advance(slot)
         start = config.physical.to_mm(config.physical.x_0)
@@ -187,6 +188,11 @@ class SimulatedBench:
         """The paper's survey: a frozen snapshot of the channel at slot 0, with noise."""
         positions = self._config.physical.to_wavelengths(np.asarray(positions_mm))
         return survey_rewards(self._config, self._seed, positions).tolist()  # type: ignore[no-any-return]
+
+    def reference_snr_db(self) -> float | None:
+        """The SNR now, without noise, of a receiver fixed in the middle of the rail."""
+        power = abs(self._channel.field(self._config.physical.region_length / 2)) ** 2
+        return known_db(self._config.reward.snr * power)
 
     @property
     def fixed_antenna_reward(self) -> float:

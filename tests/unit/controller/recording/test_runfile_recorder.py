@@ -42,7 +42,9 @@ from macontrol.hal.probe import Signal
 from support.sample_run import slot_record
 
 CONFIG = load_config()
-RECORD_FIELDS = [column.name for column in SLOT_COLUMNS if column.default is None]
+RECORD_FIELDS = [
+    column.name for column in SLOT_COLUMNS if column.default is None and not column.is_later
+]
 
 
 def header() -> RunHeader:
