@@ -142,7 +142,7 @@ def _survey(
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
     with ExitStack() as closing:
         closing.enter_context(signals)
-        bench = _open_bench(config, clock, closing, console, signals, arguments)
+        bench = open_bench(config, clock, closing, console, signals, arguments)
         walked.identity = bench.identity
         walk = rail_walk(
             config,
@@ -159,7 +159,7 @@ def _survey(
             bench.stage.stop()
 
 
-def _open_bench(
+def open_bench(
     config: Config,
     clock: Clock,
     closing: ExitStack,
@@ -167,6 +167,7 @@ def _open_bench(
     signals: StopSignals,
     arguments: argparse.Namespace,
 ) -> Backend:
+    """The bench of a command that measures along the rail; a real stage is homed first."""
     if arguments.backend == "sim":
         return SimulatedBench(config, clock, seed=config.run.seed)
     at_terminal = sys.stdin.isatty() and console.is_terminal
