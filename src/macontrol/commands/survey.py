@@ -8,8 +8,8 @@ within the window's time and sigma_f for survey.fresh_s.
 
 With --repeat N the rail is walked N times, there and back: `macontrol export --format map` makes
 of 3 walks or more a map of the site over space and time, for `macontrol replay`. If you stop it
-(Ctrl-C), or a device fails, the walks that are finished are kept. The table, the plot and the next
-run use the last walk.
+(Ctrl-C), or a device fails, the walks that are finished are kept. The table and the next run use
+the last walk.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from macontrol.serial_bench import SerialBench, may_home, require_consent
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
 
-Draw = Callable[[Path, Config, Survey], None]
+Draw = Callable[[Path, Config, Sequence[Survey]], None]
 
 
 @dataclass
@@ -124,7 +124,7 @@ def _write(
         if problem:
             print(f"macontrol: {problem}", file=sys.stderr)
     if draw is not None:
-        draw(arguments.plot, config, walks[-1])
+        draw(arguments.plot, config, walks)
     console.print(_table(arguments.out, config, walks))
     for path in (arguments.out, arguments.plot):
         if path is not None:
