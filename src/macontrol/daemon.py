@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from macontrol.config import Config
 from macontrol.config.checks.effects import short_stroke
+from macontrol.config.checks.site import site_warnings
 from macontrol.config.model.errors import (
     MacontrolError,
     PolicyError,
@@ -302,6 +303,8 @@ class Daemon:
             sigma_f = start.survey.sigma_f2(config) ** 0.5
             self._report(EventKind.SURVEY, f"{samples} samples, sigma_f", sigma_f)
         if warning := short_stroke(config):
+            self._warn(warning)
+        for warning in site_warnings(config, time.time(), start.bench.identity):
             self._warn(warning)
 
     def _run_slots(self, loop: SlotLoop, policy: Policy, start: Start) -> None:
