@@ -31,6 +31,7 @@ from macontrol.config.sections.reference import NoReference
 from macontrol.config.sections.reward import Reward
 from macontrol.config.sections.run import Run
 from macontrol.config.sections.section import Section
+from macontrol.config.sections.site import Site
 from macontrol.config.sections.stage import StageSettings
 from macontrol.config.sections.survey import Survey
 from macontrol.config.sections.timing import Timing
@@ -90,6 +91,7 @@ class Config(Section):
     )
     tx: Tx = Field(default_factory=Tx)
     run: Run = Field(default_factory=Run)
+    site: Site = Field(default_factory=Site)
 
     @property
     def reference_probe(self) -> ProbeSettings | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
@@ -90,10 +91,23 @@ class SimulatedStage:
         return position_mm if step == 0 else round(position_mm / step) * step
 
 
+class SimulatedReward(Protocol):
+    """What a simulated probe measures: the reward of a world that changes slot by slot."""
+
+    @property
+    def slot(self) -> int: ...
+    @property
+    def noise(self) -> float: ...
+    def advance(self, slots: int = 1) -> None: ...
+    def reward(self, position: float) -> float: ...
+
+
 class SimulatedProbe:
     """A probe that measures the simulated reward at the position of the stage, with noise."""
 
-    def __init__(self, config: Config, channel: Channel, stage: SimulatedStage, clock: Clock):
+    def __init__(
+        self, config: Config, channel: SimulatedReward, stage: SimulatedStage, clock: Clock
+    ):
         self._channel = channel
         self._stage = stage
         self._clock = clock

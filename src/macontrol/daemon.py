@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from macontrol.config import Config
 from macontrol.config.checks.effects import short_stroke
+from macontrol.config.checks.site import site_warnings
 from macontrol.config.model.errors import (
     MacontrolError,
     PolicyError,
@@ -247,8 +248,7 @@ class Daemon:
         self, start: Start, loop: SlotLoop, policy: Policy, closing: ExitStack
     ) -> None:
         """Start the run file and the display."""
-        identity = start.bench.identity
-        if recorder := self._recording.start(start.survey, start.resume, identity):
+        if recorder := self._recording.start(start.survey, start.resume, start.bench.identity):
             self._recorders.add(recorder)
             closing.callback(lambda: self._recording.close(self._close_s))
         start_reference(self._reference, self._recorders, loop, closing)
@@ -303,6 +303,8 @@ class Daemon:
             self._report(EventKind.SURVEY, f"{samples} samples, sigma_f", sigma_f)
         if warning := short_stroke(config):
             self._warn(warning)
+        for warning in site_warnings(config, time.time(), start.bench.identity):
+            self._warn(warning)
 
     def _run_slots(self, loop: SlotLoop, policy: Policy, start: Start) -> None:
         """Go to the start position and run the slots."""
@@ -321,9 +323,8 @@ class Daemon:
         with reports, PolicyMonitor.of(config, loop, self._end_hanging):
             self._reports = reports
             self._live.phase = None
-            every_s = config.tx.floor_every_s
-            if every_s != "off" and self._live.floor is not None:
-                self._live.floor.repeat(every_s)
+            if self._live.floor is not None:
+                self._live.floor.repeat(config.tx.floor_every_s)
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
     def _end_hanging(self, error: PolicyError, stack: str) -> None:

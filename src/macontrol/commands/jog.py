@@ -25,6 +25,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TypeAlias
 
+from rich.console import Console
+
 from macontrol.alignment import Alignment, on_rail
 from macontrol.commands.opened_bench import open_bench
 from macontrol.commands.operate import parse_position
@@ -84,10 +86,10 @@ class HandBench:
                     self.config,
                     clock,
                     closing,
+                    Console(),
                     self.signals,
                     self._arguments,
-                    self.line.note,
-                    is_terminal=self.line.is_terminal,
+                    note=self.line.note,
                     needs_signal=False,
                 )
                 reporter = FaultReporter(self.line.note)

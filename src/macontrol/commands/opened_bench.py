@@ -6,6 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+
+from rich.console import Console
 
 from macontrol.config import Config
 from macontrol.config.files.free_space import FreeSpace
@@ -21,17 +24,21 @@ def open_bench(
     config: Config,
     clock: Clock,
     closing: ExitStack,
+    console: Console,
     signals: StopSignals,
     arguments: argparse.Namespace,
-    note: Callable[[str], None],
     *,
-    is_terminal: bool,
+    note: Callable[[str], None] | None = None,
     needs_signal: bool = True,
 ) -> Backend:
-    """The bench that the options describe; `closing` closes it. `note` gets what happens."""
+    """The bench that the options describe; `closing` closes it. A real stage is homed.
+
+    `note` gets what happens, if not the console.
+    """
     if arguments.backend == "sim":
         return SimulatedBench(config, clock, seed=config.run.seed)
-    at_terminal = sys.stdin.isatty() and is_terminal
+    note = note or partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    at_terminal = sys.stdin.isatty() and console.is_terminal
     require_consent(config, yes=arguments.yes, at_terminal=at_terminal)
     closing.enter_context(InstanceLock(config.stage.port_path))
 
