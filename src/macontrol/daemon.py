@@ -17,7 +17,6 @@ from macontrol.config.model.errors import (
     PolicyError,
     ProbeError,
     StageError,
-    described,
 )
 from macontrol.control.link import ControlLink
 from macontrol.control.live_run import LiveRun
@@ -49,7 +48,7 @@ from macontrol.reference import Reference, beside, start_reference
 from macontrol.run_options import RunOptions
 from macontrol.service_reports import ServiceReports
 from macontrol.standard_streams import print_error
-from macontrol.starting_point import Start, StartingPoint
+from macontrol.starting_point import Start, StartingPoint, continue_policy
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ class Daemon:
         config, resume = self._config, start.resume
         policy = make_policy(config, start.survey, with_samples=start.with_samples)
         if resume is not None:
-            self._resume_policy(policy, resume)
+            continue_policy(policy, resume, config.algorithm.policy)
         loop = self._loop = self._live.loop = SlotLoop(
             config,
             policy,
@@ -229,20 +228,6 @@ class Daemon:
             on_slot=self._sign_of_life,
         )
         return loop, policy
-
-    def _resume_policy(self, policy: Policy, resume: Resume) -> None:
-        """Give the policy the window and the target of the earlier run."""
-        try:
-            for sample in resume.samples:
-                policy.observe(*sample)
-            policy.resume(resume.target)
-        except (Exception, SystemExit) as error:
-            traceback.print_exception(error)
-            raise PolicyError(
-                f"the policy {self._config.algorithm.policy} cannot continue the run "
-                f"{resume.path}: {described(error)}",
-                "correct the policy, or start without --resume",
-            ) from error
 
     def _begin_recording(
         self, start: Start, loop: SlotLoop, policy: Policy, closing: ExitStack
