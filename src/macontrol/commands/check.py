@@ -5,6 +5,9 @@ the slot leaves for it. A serial bench is examined for everything that a run nee
 with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
 radio, sample rate, delay, clipping, noise floor (with the transmitter off: by tx.off_command, or
 switch it off before). The exit code is 0 if everything passes, and 69 if something fails.
+
+It warns if the settings of the site were measured long ago (site.max_age_days), at another carrier
+or on another rail: see `macontrol calibrate`.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config import Config
 from macontrol.config.checks.measuring import measured_s, shortcoming
 from macontrol.config.checks.rf_plan import describe_plan, is_planned
+from macontrol.config.checks.site import site_warnings
 from macontrol.config.model.errors import ConfigError, HardwareError
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.features import kernel_features
@@ -69,6 +73,8 @@ def main(arguments: argparse.Namespace) -> int:
     config = loaded.config
     for key, reason in loaded.without_effect().items():
         console.print(f"note: {key} has no effect: {reason}", highlight=False, soft_wrap=True)
+    for warning in site_warnings(config, time.time()):
+        console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
     if arguments.theory:
         console.print(theory_table(config, _simulated_survey(config)))
     if arguments.backend == "serial":
