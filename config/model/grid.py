@@ -14,10 +14,9 @@ from typing import TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[np.float64]
+from macontrol.config.model.units import ON_GRID as ON_GRID
 
-ON_GRID = 1e-9
-"""Two positions that differ by less (wavelengths) are the same place."""
+Array: TypeAlias = NDArray[np.float64]
 
 
 @overload

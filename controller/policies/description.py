@@ -51,6 +51,16 @@ class PolicyInputs:
     def sigma_f2(self) -> float:
         return self.survey.sigma_f2(self.config)
 
+    @property
+    def movement_cost(self) -> float:
+        """The price of a wavelength of travel: c_e, and the reward lost while the antenna moves.
+
+        The latter is 0 with fixed actuation, which is lost without a move too.
+        """
+        physical, rate = self.config.physical, float(self.survey.reward.mean())
+        lost = physical.actuation_plan.price(rate, physical.rho_max)
+        return self.config.reward.movement_cost + lost
+
     def posterior(self) -> Posterior:
         """The posterior, calibrated by the survey, with its samples in the window."""
         from macontrol.controller.policies.estimate import make_posterior

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import isnan, nan
+from math import nan
 
 from macontrol.config import Config
 from macontrol.controller.recording.events import EventKind, InvalidReason
@@ -23,6 +23,8 @@ class _Pending:
     """A measurement that was requested and has not arrived."""
 
     position: float
+    weight: float
+    """The part of a holding antenna's reward that the slot earns."""
     start_s: float
     end_s: float
     is_fault: bool = False
@@ -55,9 +57,11 @@ class Rewards:
             "no measurement was valid for", config.timing.fault_patience_s, clock
         )
 
-    def expect(self, slot: int, position: float, start_s: float, end_s: float) -> None:
-        """Note that the reward of a slot was requested, and where the antenna is."""
-        self._pending[slot] = _Pending(position, start_s, end_s)
+    def expect(
+        self, slot: int, position: float, start_s: float, end_s: float, weight: float
+    ) -> None:
+        """Note that the reward of a slot was requested, where the antenna is, and its weight."""
+        self._pending[slot] = _Pending(position, weight, start_s, end_s)
 
     def note_fault(self, slot: int) -> None:
         """Note that the slot is reported as a fault of the probe, not as invalid."""
@@ -75,6 +79,8 @@ class Rewards:
         for one in collected:
             if found := self._pending.pop(one.slot, None):
                 expected[one.slot] = found
+                if found.weight != 1.0:
+                    one = replace(one, weight=found.weight)
                 if self._silence.overlaps(found.start_s, found.end_s):
                     one = _of_noise(one)
                 arrived.append((one, found.position))
@@ -113,9 +119,13 @@ class Rewards:
 
     def _complete(self, slot: int, measurement: Observation) -> None:
         """Complete the record of an earlier slot with its reward."""
-        known = None if isnan(measurement.uncertainty) else measurement.uncertainty
         self._recorder.submit(
-            LateReward(measurement.slot, measurement.reward, known, signal=measurement.signal)
+            LateReward(
+                measurement.slot,
+                measurement.earned,
+                measurement.earned_sigma,
+                signal=measurement.signal,
+            )
         )
         late_by = float(slot - measurement.slot)
         self._report(
@@ -128,7 +138,7 @@ class Rewards:
             self._withdraw_slot(measurement.slot)
             self._recorder.submit(
                 LateReward(
-                    measurement.slot, None, None, measurement.reason, withdrawn=measurement.reward
+                    measurement.slot, None, None, measurement.reason, withdrawn=measurement.earned
                 )
             )
 

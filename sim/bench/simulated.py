@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.model.reward import Reward
+from macontrol.config.model.units import known_db
 from macontrol.config.sections.physical import Physical
 from macontrol.hal import Arrival, Clock, Measurement, StageDescription
 from macontrol.sim.world.carriage import Carriage
@@ -89,10 +91,23 @@ class SimulatedStage:
         return position_mm if step == 0 else round(position_mm / step) * step
 
 
+class SimulatedReward(Protocol):
+    """What a simulated probe measures: the reward of a world that changes slot by slot."""
+
+    @property
+    def slot(self) -> int: ...
+    @property
+    def noise(self) -> float: ...
+    def advance(self, slots: int = 1) -> None: ...
+    def reward(self, position: float) -> float: ...
+
+
 class SimulatedProbe:
     """A probe that measures the simulated reward at the position of the stage, with noise."""
 
-    def __init__(self, config: Config, channel: Channel, stage: SimulatedStage, clock: Clock):
+    def __init__(
+        self, config: Config, channel: SimulatedReward, stage: SimulatedStage, clock: Clock
+    ):
         self._channel = channel
         self._stage = stage
         self._clock = clock
@@ -104,17 +119,18 @@ class SimulatedProbe:
         self._surveyed_from_s: float | None = None
         """When the first measurement before slot 1 began."""
         self.fixed_reward_sum = 0.0
-        self.reward_sum = 0.0
         self.measured = 0
+        self.latest = 0, 0.0
+        """The slot that was measured last, and the reward without noise of a holding antenna."""
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
         steps = self._survey_steps(start_s) if slot < 1 else slot - self._channel.slot
         self._channel.advance(steps)
         position = self._physical.to_wavelengths(self._stage.position_now())
         reward = self._channel.reward(position)
-        self.reward_sum += reward
         self.fixed_reward_sum += self._channel.reward(self._fixed_position)
         self.measured += 1
+        self.latest = slot, reward
         observed = Reward(reward + self._channel.noise, self._noise_std)
         self._ready.append(Measurement(slot, observed))
         self._due_s = end_s
@@ -159,7 +175,7 @@ class SimulatedBench:
     ) -> None:
         self._config = config
         self._seed = seed
-        channel = Channel(config, seed)
+        self._channel = channel = Channel(config, seed)
         if slot > 0:
             channel.advance(slot)
         start = config.physical.to_mm(config.physical.x_0)
@@ -173,12 +189,15 @@ class SimulatedBench:
         positions = self._config.physical.to_wavelengths(np.asarray(positions_mm))
         return survey_rewards(self._config, self._seed, positions).tolist()  # type: ignore[no-any-return]
 
-    @property
-    def fixed_antenna_reward(self) -> float:
-        """The mean reward of a fixed antenna at x_0, over the slots that were measured."""
-        return self.probe.fixed_reward_sum / max(self.probe.measured, 1)
+    def reference_snr_db(self) -> float | None:
+        """The SNR now, without noise, of a receiver fixed in the middle of the rail."""
+        power = abs(self._channel.field(self._config.physical.region_length / 2)) ** 2
+        return known_db(self._config.reward.snr * power)
 
     @property
-    def earned_reward(self) -> float:
-        """The mean reward of the antenna without noise, over the slots that were measured."""
-        return self.probe.reward_sum / max(self.probe.measured, 1)
+    def fixed_antenna_reward(self) -> float:
+        """The mean reward of a fixed antenna at x_0, over the slots that were measured.
+
+        It holds in every slot.
+        """
+        return self.probe.fixed_reward_sum / max(self.probe.measured, 1)

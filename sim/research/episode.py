@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,12 @@ class Episode:
 
     trajectory: Trajectory
     reward: Array
-    """g_t(x_t), without noise."""
+    """g_t(x_t), without noise; NaN where the map is unknown."""
     observed: Array
-    """r_t, with noise."""
+    """r_t, with noise; NaN where the map is unknown."""
+    weight: Array
+    """The part of a holding antenna's reward that each slot earns; the policy learns that reward.
+    """
     theory: dict[str, Verdict]
 
     def net_reward(self, movement_cost: float) -> float:
@@ -67,7 +71,7 @@ def play_policy(
     """Run a policy on a map, as in Algorithm 1: observe at x_t, decide x_{t+1}.
 
     The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks; those
-    of `missing` slots never.
+    of `missing` slots never. The policy learns the reward of a holding antenna, as the map has it.
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
@@ -83,9 +87,10 @@ def play_policy(
         g = grid.interpolate(world.reward[t], x)
         r = g + float(world.noise[t])
         with POLICY_CODE:
-            if t > 0 and comes_late[t - 1]:
+            # Where a map is unknown there is no observation, as in a slot without a measurement.
+            if t > 0 and comes_late[t - 1] and isfinite(observed[t - 1]):
                 policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
-            if comes[t]:
+            if comes[t] and isfinite(r):
                 policy.observe(t + 1, x, r)
             decision = policy.decide(t + 1, x)
             target[t], after[t] = decision.target, decision.position
@@ -98,6 +103,8 @@ def play_policy(
             raise _out_of_reach(config, t + 1, x, wanted)
         position[t], reward[t], observed[t] = x, g, r
         x = wanted
+    # x_1 is where the antenna already is.
+    weight = config.physical.actuation_plan.weights(np.abs(np.diff(position, prepend=position[0])))
     trajectory = Trajectory(
         start=policy.start_position,
         position=position,
@@ -112,20 +119,31 @@ def play_policy(
         rho_max=config.physical.rho_max,
         margin=margin_of(policy),
     )
-    return Episode(trajectory, reward, observed, verdicts)
+    return Episode(trajectory, reward * weight, observed * weight, weight, verdicts)
 
 
-def outcome_of(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
-    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory."""
+def outcome_of(config: Config, episode: Episode, optimum: float | None) -> dict[str, Any]:
+    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory.
+
+    The reward is the mean over the slots at known places. There is no regret without an `optimum`:
+    the oracle needs the reward of every place that it could go to.
+    """
     run, slots = episode.trajectory, len(episode.reward)
-    net = episode.net_reward(config.reward.movement_cost)
+    known = episode.reward[~np.isnan(episode.reward)]
+    reward = float(known.mean()) if len(known) else None
+    travel = config.reward.movement_cost * run.travel
+    net = None if reward is None else reward - travel / slots
+    regret = None
+    if optimum is not None:
+        total = episode.net_reward(config.reward.movement_cost)
+        net, regret = total / slots, (optimum - total) / slots
     return {
         "policy": config.algorithm.policy,
         "slots": slots,
-        "regret_per_slot": (optimum - net) / slots,
-        "reward_per_slot": float(episode.reward.mean()),
-        "net_reward_per_slot": net / slots,
-        "oracle_per_slot": optimum / slots,
+        "regret_per_slot": regret,
+        "reward_per_slot": reward,
+        "net_reward_per_slot": net,
+        "oracle_per_slot": None if optimum is None else optimum / slots,
         "travel": run.travel,
         "switches": int(run.switched.sum()),
         "transit_share": float(run.transit.mean()),

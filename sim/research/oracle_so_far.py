@@ -5,6 +5,8 @@ of rewards less travel over slots 1 … t of a trajectory that ends at x,
 
     V_t(x) = g_t(x) + max over |d| <= n of (V_{t−1}(x + d) − c_e |d|),   OPT_t = max V_t.
 
+(With actuation as needed, g_t is multiplied by w(d), what the move leaves of it: `oracle.py`.)
+
 So one more slot is one step more, while the backward form of `oracle.py` begins again. Memory does
 not grow with the run: the trajectory is kept by stretches of slots, the last ones only. Each
 stretch has, for each point x, where the best trajectory to x was at the end of the stretch before,
@@ -110,13 +112,15 @@ class OracleSoFar:
     def _take(self, reward: Floats) -> None:
         """One step of the recursion."""
         if self.slot == 0:
-            self._value = reward - self._step.first_price
-            self._earned, self._earned_here = reward.copy(), reward.copy()
+            earned = reward * self._step.first_weight
+            self._value = earned - self._step.first_price
+            self._earned, self._earned_here = earned, earned.copy()
         else:
-            before = self._step.best_before(self._value)
+            before = self._step.best_before(self._value, reward)
+            earned = reward * self._step.weight[np.abs(before - np.arange(len(before)))]
             self._value = self._step.value + reward
-            self._earned = self._earned[before] + reward
-            self._earned_here = self._earned_here[before] + reward
+            self._earned = self._earned[before] + earned
+            self._earned_here = self._earned_here[before] + earned
             self._origin = self._origin[before]
         self.slot += 1
         if self.slot % self._stretch_slots == 0:
@@ -145,6 +149,13 @@ class _Step:
         """The price of x_1 from x_0; infinite out of reach."""
         self.value: Floats = np.empty(points)
         reach = min(points - 1, math.floor(stroke / spacing + ON_GRID))
+        plan = config.physical.actuation_plan
+        self.first_weight: Floats = plan.weights(distance)
+        """w(|x_1 − x_0|)."""
+        self.weight: Floats = plan.weights(spacing * np.arange(reach + 1.0))
+        """w(d), by the distance in grid steps."""
+        self._loses = bool((self.weight < 1.0).any())
+        self._step_price = cost * spacing
         self._price = np.multiply.outer((-cost, cost), grid.points)
         # To the right a window begins at x, to the left it ends at x. With the padding on opposite
         # sides both are windows that begin at x.
@@ -158,8 +169,13 @@ class _Step:
             self._shifts.append(min(covered, reach + 1 - covered))
             covered += self._shifts[-1]
 
-    def best_before(self, value: Floats) -> Indices:
-        """Where the best trajectory to each point was in the slot before; sets `value`."""
+    def best_before(self, value: Floats, reward: Floats) -> Indices:
+        """Where the best trajectory to each point was in the slot before; sets `value`.
+
+        That is the sum before this slot, less what the move into the slot costs.
+        """
+        if self._loses:
+            return self._best_move(value, reward)
         for side, price in zip(self._sides, self._price, strict=True):
             np.add(value, price, out=side)
         best, where = self._padded, self._where
@@ -170,3 +186,19 @@ class _Step:
         net = best - self._price
         self.value = np.maximum(net[0], net[1])
         return np.asarray(np.where(net[1] > net[0], where[1], where[0]))
+
+    def _best_move(self, value: Floats, reward: Floats) -> Indices:
+        """`best_before`, if a move leaves only a part of the slot's reward."""
+        best, where = value.copy(), np.arange(len(value))
+        for steps in range(1, len(self.weight)):
+            lost = (1.0 - self.weight[steps]) * reward + steps * self._step_price
+            for here, there in (
+                (slice(-steps), slice(steps, None)),
+                (slice(steps, None), slice(-steps)),
+            ):
+                net = value[there] - lost[here]
+                is_better = net > best[here]
+                best[here] = np.where(is_better, net, best[here])
+                where[here] = np.where(is_better, np.arange(len(value))[there], where[here])
+        self.value = best
+        return where

@@ -157,9 +157,8 @@ class OracleCourse(Task):
 
     def compute(self, world: RewardMap) -> Result:
         path = oracle_path(world.reward, self.config)
-        earned = world.reward[np.arange(world.slots), path.index]
         steps = np.abs(np.diff(path.position, prepend=self.config.physical.x_0))
-        net = np.cumsum(earned - self.config.reward.movement_cost * steps)
+        net = np.cumsum(path.reward - self.config.reward.movement_cost * steps)
         course = net[checkpoints(world.slots) - 1].tolist()
         return {"net_course": course, "travel": float(steps.sum())}
 
@@ -215,7 +214,7 @@ class KernelErrors(Task):
         survey = Survey(world.survey_position, world.survey_reward)
         sigma_f2, offset = survey.sigma_f2(config), survey.offset(config)
         position = np.concatenate((world.survey_position, run.trajectory.position))
-        reward = np.concatenate((world.survey_reward, run.observed))
+        reward = np.concatenate((world.survey_reward, run.observed / run.weight))
         surveyed = len(world.survey_position)
 
         def window_of(slot: int) -> tuple[Array, Array]:

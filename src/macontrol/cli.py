@@ -48,6 +48,7 @@ COMMANDS = {
     "noise-floor": "measure the noise floor again within the run",
     "stop": "end a run",
     "survey": "measure the reward along the rail once, and write it to a file",
+    "calibrate": "measure a site: settings for a run, with intervals, and a report page",
     "dashboard": "serve a web page that shows daemons and runs, and can act on daemons",
     "runs": "list recorded runs, remove old ones, describe the columns of a run file",
     "report": "write a recorded run as a page with figures, for any browser",

@@ -26,7 +26,7 @@ from macontrol.controller.recording.runfile.connection import (
     damaged,
 )
 from macontrol.controller.recording.runfile.header import RunHeader, Sample
-from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS, Column
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS, Column, learned_reward
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
@@ -148,9 +148,13 @@ class OpenRun:
         return next(self._all(query, (str(kind),)), (None,))[0]
 
     def last_samples(self, count: int) -> list[Sample]:
-        """The last slots with a reward, oldest first; with those of the run it resumed."""
+        """The last slots with a reward, oldest first; with those of the run it resumed.
+
+        The reward is what the policy learned.
+        """
+        reward = learned_reward(self.header.config.physical.actuation)
         found = self._all(
-            "SELECT slot, position, reward FROM slots WHERE reward IS NOT NULL "
+            f"SELECT slot, position, {reward} FROM slots WHERE reward IS NOT NULL "
             "AND position IS NOT NULL ORDER BY slot DESC LIMIT ?",
             (count,),
         )

@@ -5,6 +5,9 @@ the slot leaves for it. A serial bench is examined for everything that a run nee
 with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
 radio, sample rate, delay, clipping, noise floor (with the transmitter off: by tx.off_command, or
 switch it off before). The exit code is 0 if everything passes, and 69 if something fails.
+
+It warns if the settings of the site were measured long ago (site.max_age_days), at another carrier
+or on another rail: see `macontrol calibrate`.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config import Config
 from macontrol.config.checks.measuring import measured_s, shortcoming
 from macontrol.config.checks.rf_plan import describe_plan, is_planned
+from macontrol.config.checks.site import site_warnings
 from macontrol.config.model.errors import ConfigError, HardwareError
 from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.features import kernel_features
@@ -69,6 +73,8 @@ def main(arguments: argparse.Namespace) -> int:
     config = loaded.config
     for key, reason in loaded.without_effect().items():
         console.print(f"note: {key} has no effect: {reason}", highlight=False, soft_wrap=True)
+    for warning in site_warnings(config, time.time()):
+        console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
     if arguments.theory:
         console.print(theory_table(config, _simulated_survey(config)))
     if arguments.backend == "serial":
@@ -193,6 +199,7 @@ def _table(
             f"{physical.slot_duration_s * 1e3:g} ms: {physical.actuation_time_s * 1e3:g} to move, "
             f"{_measured(config)}, {budget * 1e3:.3g} to decide",
         ),
+        *_move_rows(config),
         (
             "window",
             f"{algorithm.window} samples, {algorithm.window * physical.slot_duration_s:g} s",
@@ -211,6 +218,22 @@ def _table(
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def _move_rows(config: Config) -> list[tuple[str, str]]:
+    """What a slot spends on a move, if that depends on the move."""
+    physical, plan = config.physical, config.physical.actuation_plan
+    if not plan.as_needed:
+        return []
+    shown = []
+    for name, distance in (
+        ("hold", 0.0),
+        ("a grid step", config.algorithm.grid_spacing),
+        ("a stroke", physical.rho_max),
+    ):
+        time_s = plan.time_s(distance)
+        shown.append(f"{name} {time_s * 1e3:.3g} ms ({plan.share(time_s):.0%} left)")
+    return [("moves as needed", ", ".join(shown))]
 
 
 def _kernel_rows(config: Config) -> list[tuple[str, str]]:

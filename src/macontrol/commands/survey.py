@@ -8,8 +8,8 @@ within the window's time and sigma_f for survey.fresh_s.
 
 With --repeat N the rail is walked N times, there and back: `macontrol export --format map` makes
 of 3 walks or more a map of the site over space and time, for `macontrol replay`. If you stop it
-(Ctrl-C), or a device fails, the walks that are finished are kept. The table, the plot and the next
-run use the last walk.
+(Ctrl-C), or a device fails, the walks that are finished are kept. The table and the next run use
+the last walk.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from macontrol.serial_bench import SerialBench, may_home, require_consent
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
 
-Draw = Callable[[Path, Config, Survey], None]
+Draw = Callable[[Path, Config, Sequence[Survey]], None]
 
 
 @dataclass
@@ -124,7 +124,7 @@ def _write(
         if problem:
             print(f"macontrol: {problem}", file=sys.stderr)
     if draw is not None:
-        draw(arguments.plot, config, walks[-1])
+        draw(arguments.plot, config, walks)
     console.print(_table(arguments.out, config, walks))
     for path in (arguments.out, arguments.plot):
         if path is not None:
@@ -142,7 +142,7 @@ def _survey(
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
     with ExitStack() as closing:
         closing.enter_context(signals)
-        bench = _open_bench(config, clock, closing, console, signals, arguments)
+        bench = open_bench(config, clock, closing, console, signals, arguments)
         walked.identity = bench.identity
         walk = rail_walk(
             config,
@@ -159,7 +159,7 @@ def _survey(
             bench.stage.stop()
 
 
-def _open_bench(
+def open_bench(
     config: Config,
     clock: Clock,
     closing: ExitStack,
@@ -167,6 +167,7 @@ def _open_bench(
     signals: StopSignals,
     arguments: argparse.Namespace,
 ) -> Backend:
+    """The bench of a command that measures along the rail; a real stage is homed first."""
     if arguments.backend == "sim":
         return SimulatedBench(config, clock, seed=config.run.seed)
     at_terminal = sys.stdin.isatty() and console.is_terminal

@@ -120,7 +120,8 @@ export class BoardText {
     const counts = snapshot.counts ?? {};
     const slot_s = timing.slot_s;
     setText(this.parts["slot-text"], `${seconds(slot_s)} · nr ${count(snapshot.slot)}`);
-    this.showBudget(slot_s, timing.actuation_s, timing.measure_s, timing.decide_s);
+    const { actuation_s, spent_s = actuation_s, measure_s } = timing; // spent_s: of the newest slot
+    this.showBudget(slot_s, spent_s, measure_s + actuation_s - spent_s, timing.decide_s);
     this.showPhases(phases);
     numbers(this.parts.late, [
       ["Missed slots", count(counts.missed), "", counts.missed ? "bad" : ""],

@@ -43,13 +43,8 @@ def policy(config: Config, survey: Survey) -> Policy:
 
 
 def test_the_paper_has_five_policies() -> None:
-    assert sorted(POLICIES.names()) == [
-        "epsilon-greedy",
-        "fixed",
-        "gp-ucb",
-        "moveucb",
-        "sweep-and-hold",
-    ]
+    five = {"epsilon-greedy", "fixed", "gp-ucb", "moveucb", "sweep-and-hold"}
+    assert five < set(POLICIES.names())
 
 
 def test_a_description_has_the_name_that_it_is_found_by(description: PolicyDescription) -> None:

@@ -102,13 +102,19 @@ def simulated(
 class TestAsPublished:
     """Without delays the loop is Algorithm 1 on the paper's world."""
 
+    @pytest.mark.parametrize("actuation", ["fixed", "as-needed"])
     @pytest.mark.parametrize(
         "policy", ["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
     )
     def test_the_loop_decides_the_same_as_replay_in_every_slot(
-        self, paper: Config, policy: str
+        self, paper: Config, policy: str, actuation: str
     ) -> None:
-        config = paper.replace(algorithm__policy=policy, algorithm__sweep_period=200, run__seed=5)
+        config = paper.replace(
+            algorithm__policy=policy,
+            algorithm__sweep_period=200,
+            physical__actuation=actuation,
+            run__seed=5,
+        )
         slots = 500
         episode = play(config, simulate_map(config, seed=5, slots=slots), seed=5)
         records = simulated(config, slots).slots
