@@ -26,20 +26,19 @@ from macontrol.config import Config
 from macontrol.config.files.free_space import FreeSpace
 from macontrol.config.model.errors import MacontrolError, PolicyError, StageError
 from macontrol.control.live_run import TrialBlock
-from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event, Item, Recorder, Recorders
 from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, set_aside
 from macontrol.controller.recording.runfile.files import SUFFIX, file_stem
 from macontrol.controller.recording.tally import Tally
-from macontrol.controller.runtime.clock import SPIN_S, WallClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Backend, Clock, Measurement, Probe
 from macontrol.policy_monitor import PolicyMonitor
+from macontrol.realtime_slots import run_in_realtime
 from macontrol.trial.control import TrialControl
 from macontrol.trial.outcome import BlockResult
 from macontrol.trial.plan import Block, Plan
@@ -214,13 +213,8 @@ class Trial:
         closing = ExitStack()
         if self._place.is_virtual:
             return closing
-        report = enter_realtime()
-        closing.callback(leave_realtime)
-        if report.fifo and isinstance(self._clock, WallClock):
-            self._clock.spin_s = SPIN_S
-            closing.callback(setattr, self._clock, "spin_s", 0.0)
-        if not report.fifo and self._place.backend == "sim":
-            loop.reserve_decision(ORDINARY_DECISION_S)
+        is_simulated = self._place.backend == "sim"
+        report = run_in_realtime(loop, self._clock, closing, is_simulated=is_simulated)
         if report.warning:
             self._note_once(report.warning)
         return closing
