@@ -116,7 +116,11 @@ def chosen_cells(text: str | None) -> list[Cell]:
             raise UsageError(
                 f"the panel has no cells {shortened(word)}", did_you_mean(word, [*GROUPS, *names])
             )
-    return [cell for cell in CELLS if cell.group in words or cell.name in words]
+    found = [cell for cell in CELLS if cell.group in words]
+    # A cell in two groups, as "piecewise, S = 5", is one cell by its name.
+    first = {cell.name: cell for cell in reversed(CELLS)}
+    found += [first[word] for word in words if word in first and first[word] not in found]
+    return sorted(found, key=CELLS.index)
 
 
 def write(arguments: argparse.Namespace, panel: Panel, results: Results, console: Console) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from macontrol.cli import main
+from macontrol.commands.reproduce_panel import chosen_cells
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError, UsageError
 from macontrol.controller.policies.registry import POLICIES, make_policy
@@ -318,6 +319,17 @@ def test_the_table_has_every_cell_and_policy(small: Path) -> None:
     for policy in ("moveucb", "gp-ucb", "fixed", "bold"):
         assert f"| {policy} |" in text
     assert "- bold: `moveucb algorithm.beta=3.0`" in text
+
+
+def test_cells_are_chosen_by_group_or_by_name() -> None:
+    assert {each.group for each in chosen_cells(None)} == {"paper", "ieee"}
+    assert {each.group for each in chosen_cells("robust, cost")} == {"robust", "cost"}
+    assert [each.name for each in chosen_cells("ieee-b, 0.015")] == ["ieee-b, 0.015"]
+    (own,) = chosen_cells("piecewise, S = 5")
+    assert own.group == "paper"
+    both = chosen_cells("piecewise, S = 15; ieee-b, 0.1")
+    assert [each.group for each in both] == ["ieee", "piecewise"]
+    assert len(chosen_cells("paper;piecewise, S = 5")) == 22
 
 
 def test_the_page_is_drawn_and_its_legend_covers_no_data(small: Path) -> None:
