@@ -25,7 +25,7 @@ from macontrol.sim.world.ieee import quadriga
 from macontrol.sim.world.worlds import PAPER
 
 NAME = "panel"
-QUICK_REALIZATIONS = 3
+QUICK_REALIZATIONS = 6
 REPORTING_SEED, CHOOSING_SEED = 1, 10_001
 _DEFAULT_GROUPS = ("paper", "ieee")
 
