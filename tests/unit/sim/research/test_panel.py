@@ -21,10 +21,12 @@ from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.campaign import plan_jobs, run_job
 from macontrol.sim.research.episode import play, play_policy
 from macontrol.sim.research.oracle import oracle_value
+from macontrol.sim.research.outcome import Estimate, Outcome, Row
 from macontrol.sim.research.panel.cells import CELLS, GROUPS, Cell, quick_cells
 from macontrol.sim.research.panel.contenders import by_name, by_settings, contenders, every_name
 from macontrol.sim.research.panel.measure import Panel, Ratio
 from macontrol.sim.research.panel.plays import Disturbance, PanelPlay
+from macontrol.sim.research.panel.report import Tables
 from macontrol.sim.research.tasks import Oracle, Play
 from macontrol.sim.world.rewardmap import RewardMap, simulate_map
 from macontrol.sim.world.worlds import World
@@ -343,6 +345,19 @@ def test_the_page_is_drawn_and_its_legend_covers_no_data(small: Path) -> None:
         assert_legends_cover_no_data(draw_panel(outcome_of(small, "panel")))
 
 
+def test_a_cell_is_lost_beyond_two_standard_errors_above_1_03() -> None:
+    outcome = Outcome()
+    ratios = {("paper", "a"): (1.2, 0.08), ("paper", "b"): (1.2, 0.09), ("ieee", "c"): (1.1, 0.03)}
+    ratios |= {("cost", "d"): (2.0, 0.1), ("ieee", "e"): (0.9, 0.001)}
+    for (group, name), ratio in ratios.items():
+        label = (group, name, "mine", "V_T/T", 0.1)
+        outcome.add([Row(*label, "regret ratio", Estimate(*ratio, 6))])
+    tables = Tables(outcome)
+    assert tables.lost("mine", "paper + ieee") == ["a", "c"]
+    assert tables.tally("mine", "paper") == "1 of 2"
+    assert tables.tally("mine", "cost") == "1 of 1"
+
+
 def test_another_policy_is_added_to_what_exists(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,6 +366,7 @@ def test_another_policy_is_added_to_what_exists(
     assert main([*words, "--policies", "gp-ucb,epsilon-greedy"]) == 0
     output = capsys.readouterr().out
     assert "6 results to compute" in output  # ε-greedy in three cells of two realizations
+    assert "epsilon-greedy" in output.partition("lost")[2]
     assert main([*words, "--policies", "gp-ucb,epsilon-greedy"]) == 0
     assert "to compute" not in capsys.readouterr().out
 
