@@ -56,6 +56,26 @@ def map_of_walks(where: object, config: Config, walks: Sequence[Survey]) -> Rewa
     )
 
 
+def left_out_error(walks: Sequence[Survey]) -> float:
+    """How far each walk is from what the walks before and after it say of it: a root mean square.
+
+    It contains the noise of the samples, over twice the time of a gap in the map.
+    """
+    errors = []
+    for before, walk, after in zip(walks, walks[1:], walks[2:], strict=False):
+        times, rewards = (
+            [np.interp(walk.position, each.position, known(each)) for each in (before, after)]
+            for known in (_times, lambda survey: survey.reward)
+        )
+        share = (_times(walk) - times[0]) / (times[1] - times[0])
+        errors.append(walk.reward - rewards[0] - share * (rewards[1] - rewards[0]))
+    return float(np.sqrt(np.mean(np.square(np.concatenate(errors)))))
+
+
+def _times(survey: Survey) -> Floats:
+    return np.array([sample.unix_s for sample in survey.samples])
+
+
 def map_of_slots(
     where: object,
     config: Config,

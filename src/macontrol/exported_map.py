@@ -18,7 +18,7 @@ from macontrol.config.model.errors import DataError
 from macontrol.controller.recording.runfile import OpenRun
 from macontrol.controller.survey.file import read_walks
 from macontrol.sim.research import site
-from macontrol.sim.world.rewardmap import RewardMap, simulate_map
+from macontrol.sim.world.rewardmap import Floats, RewardMap, simulate_map
 
 SIMULATED_BACKEND = "sim"
 LATEST_S = 1e9
@@ -64,16 +64,12 @@ def map_of_run(run: OpenRun, slots: int | None = None) -> RecordedMap:
     config = run.header.config
     if run.header.backend == SIMULATED_BACKEND:
         return RecordedMap(_simulated(run, config, slots), config, run.header.seed, None)
-    return RecordedMap(measured_map(run, config, slots), config, None, _origin("run", 0))
+    return RecordedMap(measured_map(run, config, slots), config, None, _origin("run"))
 
 
-def _origin(kind: str, walks: int) -> dict[str, Any]:
-    return {
-        "world": "site",
-        "measured_by": kind,
-        **({"walks": walks} if walks else {}),
-        "versions": {"macontrol": __version__, "numpy": np.__version__},
-    }
+def _origin(measured_by: str, **facts: float) -> dict[str, Any]:
+    versions = {"macontrol": __version__, "numpy": np.__version__}
+    return {"world": "site", "measured_by": measured_by, **facts, "versions": versions}
 
 
 def _map_of_survey(path: Path, slots: int | None) -> RecordedMap:
@@ -82,7 +78,8 @@ def _map_of_survey(path: Path, slots: int | None) -> RecordedMap:
     if slots is not None and world.span is not None:
         first, end = world.span
         world = replace(world, span=(first, min(end, first + slots)))
-    return RecordedMap(world, config, None, _origin("survey", len(walks)))
+    origin = _origin("survey", walks=len(walks), left_out_error=site.left_out_error(walks))
+    return RecordedMap(world, config, None, origin)
 
 
 def measured_map(run: OpenRun, config: Config, slots: int | None) -> RewardMap:
@@ -121,6 +118,7 @@ def _simulated(run: OpenRun, config: Config, slots: int | None) -> RewardMap:
     wanted = min(run.last_slot, slots or run.last_slot)
     site.check_size(run.path, config, wanted)
     world = simulate_map(config, run.header.seed, wanted)
+    world = replace(world, unix_s=_times(run, config, wanted))
     if run.header.survey is not None:
         survey = run.header.survey
         world = replace(world, survey_position=survey.position, survey_reward=survey.reward)
@@ -132,6 +130,15 @@ def _simulated(run: OpenRun, config: Config, slots: int | None) -> RewardMap:
             file=sys.stderr,
         )
     return world
+
+
+def _times(run: OpenRun, config: Config, slots: int) -> Floats | None:
+    """When the slots 1, 2, … began; None if the file is damaged there."""
+    begun_s = next(run.rows(["start_s"]))[0]
+    if begun_s is None or not abs(begun_s) < LATEST_S:
+        return None
+    slot: Floats = np.arange(1.0 - run.first_slot, slots + 1.0 - run.first_slot)
+    return run.header.wall_s(begun_s) + slot * config.physical.slot_duration_s
 
 
 def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int]:

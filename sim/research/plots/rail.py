@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def _outlined(width: float, colour: str = "white") -> list[Any]:
 _ANTENNA: dict[str, Any] = {"color": "#D55E00", "linewidth": 1.3}
 _TARGET: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (2, 1))}
 _FIXED: dict[str, Any] = {"color": "#CC79A7", "linewidth": 1.1, "linestyle": (0, (6, 2))}
+_EARLIER: dict[str, Any] = {"color": "#999999", "linewidth": 0.6, "zorder": 1.2}
 _UNKNOWN: dict[str, Any] = {
     "hatch": "////",
     "facecolor": "white",
@@ -145,13 +147,13 @@ def _means(values: Array, width: int) -> Array:
     return np.convolve(values, np.full(width, 1 / width), mode="valid")
 
 
-def draw_survey(path: Path, config: Config, survey: Survey) -> None:
-    """Draw a survey into a PNG, SVG or PDF file."""
+def draw_survey(path: Path, config: Config, walks: Sequence[Survey]) -> None:
+    """Draw a survey of one walk or more into a PNG, SVG or PDF file."""
     with paper_style():
-        save_figure(survey_figure(config, survey), path)
+        save_figure(survey_figure(config, walks[-1], walks[:-1]), path)
 
 
-def survey_figure(config: Config, survey: Survey) -> Figure:
+def survey_figure(config: Config, survey: Survey, earlier: Sequence[Survey] = ()) -> Figure:
     """The samples along the rail, the best position, and that of a fixed antenna."""
     to_mm, x_0 = config.physical.to_mm, config.physical.x_0
     best, top = survey.best_position, float(survey.reward.max())
@@ -161,19 +163,23 @@ def survey_figure(config: Config, survey: Survey) -> Figure:
     sample: dict[str, Any] = {**LOOKS["MoveUCB"], "markerfacecolor": "white"}
     at_best: dict[str, Any] = {"color": "#D55E00", "linestyle": "--"}
     at_fixed: dict[str, Any] = {"color": "#CC79A7", "linestyle": (0, (6, 2))}
+    for walk in earlier:
+        axes.plot(walk.position, walk.reward, **_EARLIER)
     axes.plot(survey.position, survey.reward, **sample)
     axes.axvline(best, zorder=1.5, **at_best)
     axes.axvline(x_0, zorder=1.5, **at_fixed)
     axes.set_xlim(0.0, config.physical.region_length)
-    axes.set_ylim(bottom=min(0.0, float(survey.reward.min())))
+    lowest = min(float(walk.reward.min()) for walk in (survey, *earlier))
+    axes.set_ylim(bottom=min(0.0, lowest))
     axes.set_xlabel(r"Position $x$ ($\lambda$)")
     axes.set_ylabel(f"Reward $g(x)$ ({RATE})")
     millimetre_axis(axes, config, "top")
+    shown = (sample, _EARLIER) if earlier else (sample,)
     legend_above(
         figure,
-        [Line2D([], [], **look) for look in (sample, at_best, at_fixed)],
+        [Line2D([], [], **look) for look in (*shown, at_best, at_fixed)],
         [
-            "one sample each",
+            *(("last walk", "earlier walks") if earlier else ("one sample each",)),
             f"best: {top:.2f} at {best:.3f} λ, {to_mm(best):.1f} mm",
             f"fixed at $x_0$: {at_x_0:.2f} at {x_0:.3f} λ, {to_mm(x_0):.1f} mm",
         ],

@@ -5,6 +5,9 @@ the slot leaves for it. A serial bench is examined for everything that a run nee
 with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
 radio, sample rate, delay, clipping, noise floor (with the transmitter off: by tx.off_command, or
 switch it off before). The exit code is 0 if everything passes, and 69 if something fails.
+
+It warns if the settings of the site were measured long ago (site.max_age_days), at another carrier
+or on another rail: see `macontrol calibrate`.
 """
 
 from __future__ import annotations
@@ -30,9 +33,10 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config import Config
 from macontrol.config.checks.measuring import measured_s, shortcoming
 from macontrol.config.checks.rf_plan import describe_plan, is_planned
+from macontrol.config.checks.site import site_warnings
 from macontrol.config.model.errors import ConfigError, HardwareError
-from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.features import kernel_features
+from macontrol.controller.policies.gram import GramPosterior
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.policy import HasPosterior, Policy
 from macontrol.controller.policies.registry import make_policy
@@ -48,6 +52,7 @@ from macontrol.sim.world.channel import survey_rewards
 
 _STYLES: dict[Verdict, str] = {"pass": "green", "note": "yellow", "FAIL": "bold red", "skip": "dim"}
 _TIMED_SLOTS = 1000
+_TIMED_SLOTS_OF_GRAM = 200
 _HEADROOM = 2.0
 
 
@@ -69,6 +74,8 @@ def main(arguments: argparse.Namespace) -> int:
     config = loaded.config
     for key, reason in loaded.without_effect().items():
         console.print(f"note: {key} has no effect: {reason}", highlight=False, soft_wrap=True)
+    for warning in site_warnings(config, time.time()):
+        console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
     if arguments.theory:
         console.print(theory_table(config, _simulated_survey(config)))
     if arguments.backend == "serial":
@@ -104,8 +111,8 @@ def _check_config(config: Config, console: Console) -> None:
     if not fits:
         raise ConfigError(
             "algorithm: one decision takes longer on this machine than the slot leaves for it",
-            "lengthen physical.slot_duration_s, raise timing.decision_share, or coarsen "
-            "algorithm.grid_spacing",
+            "lengthen physical.slot_duration_s, raise timing.decision_share, coarsen "
+            "algorithm.grid_spacing, or set algorithm.ridge higher if it is below 0.001",
         )
 
 
@@ -133,8 +140,10 @@ def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficL
 def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """How long observing and deciding take on this machine, with a full window."""
     grid, position = config.grid, policy.start_position
-    warm_up = min(config.algorithm.window, 300)
-    slots = _TIMED_SLOTS if not _is_direct(policy) else 20
+    # In feature space the cost does not depend on the window.
+    grows = isinstance(policy, HasPosterior) and isinstance(policy.posterior, GramPosterior)
+    warm_up = config.algorithm.window if grows else min(config.algorithm.window, 300)
+    slots = _TIMED_SLOTS if not grows else _TIMED_SLOTS_OF_GRAM
     times = np.empty(slots)
     for slot in range(1, warm_up + slots + 1):
         reward = config.g_max * 0.5 * (1 + np.sin(position * 3))
@@ -146,10 +155,6 @@ def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np
         if slot % 200 == 0:
             position = float(grid.points[(slot * 37) % grid.size])
     return times
-
-
-def _is_direct(policy: Policy) -> bool:
-    return isinstance(policy, HasPosterior) and isinstance(policy.posterior, DirectPosterior)
 
 
 def _measured(config: Config) -> str:

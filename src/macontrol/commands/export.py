@@ -33,6 +33,7 @@ from macontrol.config.model.errors import DataError, InputOutputError, UsageErro
 from macontrol.controller.recording.records import Event
 from macontrol.controller.recording.runfile import OpenRun
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
+from macontrol.controller.survey.samples import Survey
 from macontrol.exported_map import RecordedMap, is_survey, recorded_map
 from macontrol.sim.world.partial import fill
 
@@ -101,6 +102,17 @@ def _describe(found: RecordedMap) -> None:
         f"measured in {filled.measured.mean():.2%}, and known {known} with the interpolation of "
         "a replay"
     )
+    error = (found.origin or {}).get("left_out_error")
+    if error is not None:
+        print(
+            f"each walk differs from what those before and after it say by {error:.3f} bit/s/Hz "
+            f"(root mean square); sigma_f = {_sigma_f(found):.3f}"
+        )
+
+
+def _sigma_f(found: RecordedMap) -> float:
+    survey = Survey(found.world.survey_position, found.world.survey_reward, 0.0)
+    return float(survey.sigma_f2(found.config) ** 0.5)
 
 
 def write_slots(file: TextIO, run: OpenRun) -> None:

@@ -19,6 +19,7 @@ CONFIGURED = {
     "check": ("check",),
     "config show": ("config", "show"),
     "survey": ("survey", "--backend", "sim", "--out", "unwritten.npz"),
+    "calibrate": ("calibrate", "--backend", "sim", "--minutes", "2", "--out", "unwritten.toml"),
     "simulate-map": ("simulate-map", "--seed", "1", "--out", "unwritten.npz"),
     "replay": ("replay", "good.npz"),
     "virtual-bench": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0"),
@@ -41,6 +42,7 @@ DAMAGED = (
 RESUMED = ("--backend", "sim", "--slots", "1", "--resume", "--run")
 SEEDED = {
     "run": FAST_RUN,
+    "calibrate": ("calibrate", "--backend", "sim", "--minutes", "2", "--out", "unwritten.toml"),
     "survey": ("survey", "--backend", "sim", "--out", "unwritten.npz"),
     "simulate-map": ("simulate-map", "--out", "unwritten.npz"),
     "replay": ("replay", "good.npz"),

@@ -152,6 +152,9 @@ def test_a_simulated_run_gives_the_map_of_its_world(
     np.testing.assert_array_equal(world.reward, expected.reward)
     np.testing.assert_array_equal(world.noise, expected.noise)
     np.testing.assert_array_equal(world.survey_reward, expected.survey_reward)
+    assert world.available is None
+    assert world.unix_s is not None
+    np.testing.assert_allclose(world.unix_s, 1_700_000_000 + 0.005 * np.arange(1, 21), atol=1e-6)
     assert main(["export", str(path), "--format", "map", "--slots", "4", "--out", str(out)]) == 0
     assert load_map(out, CONFIG).slots == 4
 
@@ -220,7 +223,9 @@ class TestSurvey:
     ) -> None:
         out = tmp_path / "map.npz"
         assert main(["export", str(walks), "--format", "map", "--out", str(out)]) == 0
-        assert "and known everywhere" in capsys.readouterr().out
+        printed = capsys.readouterr().out
+        assert "and known everywhere" in printed
+        assert "each walk differs from what those before and after it say by 0." in printed
         lab = load_config(preset="lab-2g4-grbl")
         assert map_config(out) == lab
         assert map_origin(out) is not None

@@ -74,6 +74,20 @@ def test_the_plot_shows_the_best_position_and_the_fixed_antenna() -> None:
     assert "fixed at $x_0$: 2.50 at 3.000 λ, 30.0 mm" in labels
 
 
+def test_the_plot_of_several_walks_shows_them_all() -> None:
+    pytest.importorskip("matplotlib")
+    from macontrol.sim.research.plots.rail import survey_figure
+    from macontrol.sim.research.plots.style import paper_style
+
+    walks = [Survey(np.array([0.0, 3.0, 6.0]), np.array([1.0, 3.0, 2.0]) - n) for n in range(3)]
+    with paper_style():
+        figure = survey_figure(load_config(), walks[-1], walks[:-1])
+        assert_legends_cover_no_data(figure)
+    lines = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].get_lines()]
+    assert all(walk.reward.tolist() in lines for walk in walks)
+    assert figure.axes[0].get_ylim()[0] == -1.0
+
+
 class TestRefusals:
     def test_options_of_the_serial_bench_need_it(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

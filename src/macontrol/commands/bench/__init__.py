@@ -6,7 +6,7 @@ import argparse
 from typing import Protocol
 
 from macontrol.command_parser import HelpFormatter
-from macontrol.commands.bench import ab, clients, end_to_end, jitter, posterior
+from macontrol.commands.bench import ab, calibrate, clients, end_to_end, jitter, posterior
 
 
 class Subject(Protocol):
@@ -24,6 +24,7 @@ SUBJECTS: dict[str, Subject] = {
     "clients": clients,
     "end-to-end": end_to_end,
     "ab": ab,
+    "calibrate": calibrate,
 }
 
 

@@ -16,7 +16,7 @@ from macontrol.controller.survey.samples import Sample, Survey
 from macontrol.controller.survey.walk import rail_walk
 from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.sim.research import site
-from macontrol.sim.research.site import map_of_slots, map_of_walks
+from macontrol.sim.research.site import left_out_error, map_of_slots, map_of_walks
 from macontrol.sim.world.channel import reward_rows
 from macontrol.sim.world.partial import fill
 
@@ -88,6 +88,19 @@ def test_the_map_is_the_world_that_was_walked(lab: Config, walks: list[Survey]) 
     error = fill(world, lab).world.reward - exact
     assert float(np.sqrt(np.mean(error**2))) < 1.2 * lab.noise_std
     assert float(exact.std()) > 2 * lab.noise_std
+
+
+def test_a_walk_left_out_is_predicted_by_its_neighbours() -> None:
+    def walk(reward: list[float], unix_s: list[float]) -> Survey:
+        return Survey.of([Sample(float(x), reward[x], nan, unix_s[x]) for x in (0, 1)])
+
+    walks = [
+        walk([1.0, 2.0], [0.0, 1.0]),
+        walk([4.0, 6.0], [4.0, 3.0]),  # 1.0 to 3.0 in 4 of 8 s: 2.0; 2.0 to 4.0 in 2 of 6 s: 2.667
+        walk([3.0, 4.0], [8.0, 7.0]),
+    ]
+    expected = np.sqrt(np.mean(np.square([4.0 - 2.0, 6.0 - (2.0 + 2.0 * 2.0 / 6.0)])))
+    assert left_out_error(walks) == pytest.approx(expected)
 
 
 def test_a_walk_without_some_positions_leaves_them_unknown(
