@@ -255,7 +255,7 @@ class TestOnTheVirtualBench:
             assert kept["position"] == pytest.approx(config.survey_positions, abs=0.01)
             exact = Channel(config, 3).rewards(kept["position"])
             # At the first position the virtual transmitter may still be off, for the noise floor.
-            assert kept["reward"][1:] == pytest.approx(exact[1:], abs=0.25)
+            assert kept["reward"][1:] == pytest.approx(exact[1:], abs=2 * config.noise_std)
 
     def test_without_consent_nothing_moves(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
