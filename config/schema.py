@@ -126,6 +126,12 @@ class Config(Section):
         )
 
     @property
+    def longest_measure_s(self) -> float:
+        """The measuring interval of a slot in which the antenna holds, which is the longest one."""
+        timing, plan = self.slot_timing, self.physical.actuation_plan
+        return timing.measure_end_s - timing.measure_begin_s(plan.time_s(0.0))
+
+    @property
     def window_s(self) -> float:
         """w·T_s: how long a sample stays in the window."""
         return self.algorithm.window * self.physical.slot_duration_s

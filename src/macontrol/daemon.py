@@ -17,14 +17,12 @@ from macontrol.config.model.errors import (
     PolicyError,
     ProbeError,
     StageError,
-    described,
 )
 from macontrol.control.link import ControlLink
 from macontrol.control.live_run import LiveRun
 from macontrol.control.states import State
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
-from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
 from macontrol.controller.policies.policy import Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.theory import Verdict
@@ -32,7 +30,7 @@ from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event, Recorders
 from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.controller.recording.tally import EventCounter, Tally
-from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
+from macontrol.controller.runtime.clock import VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop, event_of
 from macontrol.controller.runtime.steering import Steering
@@ -43,13 +41,14 @@ from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
 from macontrol.metrics_file import start_metrics
 from macontrol.policy_monitor import PolicyMonitor
+from macontrol.realtime_slots import run_in_realtime
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
 from macontrol.reference import Reference, beside, start_reference
 from macontrol.run_options import RunOptions
 from macontrol.service_reports import ServiceReports
 from macontrol.standard_streams import print_error
-from macontrol.starting_point import Start, StartingPoint
+from macontrol.starting_point import Start, StartingPoint, continue_policy
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ class Daemon:
         config, resume = self._config, start.resume
         policy = make_policy(config, start.survey, with_samples=start.with_samples)
         if resume is not None:
-            self._resume_policy(policy, resume)
+            continue_policy(policy, resume, config.algorithm.policy)
         loop = self._loop = self._live.loop = SlotLoop(
             config,
             policy,
@@ -230,26 +229,11 @@ class Daemon:
         )
         return loop, policy
 
-    def _resume_policy(self, policy: Policy, resume: Resume) -> None:
-        """Give the policy the window and the target of the earlier run."""
-        try:
-            for sample in resume.samples:
-                policy.observe(*sample)
-            policy.resume(resume.target)
-        except (Exception, SystemExit) as error:
-            traceback.print_exception(error)
-            raise PolicyError(
-                f"the policy {self._config.algorithm.policy} cannot continue the run "
-                f"{resume.path}: {described(error)}",
-                "correct the policy, or start without --resume",
-            ) from error
-
     def _begin_recording(
         self, start: Start, loop: SlotLoop, policy: Policy, closing: ExitStack
     ) -> None:
         """Start the run file and the display."""
-        identity = start.bench.identity
-        if recorder := self._recording.start(start.survey, start.resume, identity):
+        if recorder := self._recording.start(start.survey, start.resume, start.bench.identity):
             self._recorders.add(recorder)
             closing.callback(lambda: self._recording.close(self._close_s))
         start_reference(self._reference, self._recorders, loop, closing)
@@ -324,9 +308,8 @@ class Daemon:
         with reports, PolicyMonitor.of(config, loop, self._end_hanging):
             self._reports = reports
             self._live.phase = None
-            every_s = config.tx.floor_every_s
-            if every_s != "off" and self._live.floor is not None:
-                self._live.floor.repeat(every_s)
+            if self._live.floor is not None:
+                self._live.floor.repeat(config.tx.floor_every_s)
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
     def _end_hanging(self, error: PolicyError, stack: str) -> None:
@@ -339,12 +322,8 @@ class Daemon:
         print_error(f"macontrol: {error}")
 
     def _enter_realtime(self, closing: ExitStack, loop: SlotLoop) -> None:
-        report = enter_realtime()
-        closing.callback(leave_realtime)
-        if report.fifo and isinstance(self._clock, WallClock):
-            self._clock.spin_s = SPIN_S
-        if not report.fifo and self._simulated is not None:  # a radio needs its whole window
-            loop.reserve_decision(ORDINARY_DECISION_S)
+        is_simulated = self._simulated is not None
+        report = run_in_realtime(loop, self._clock, closing, is_simulated=is_simulated)
         self._display.show_realtime(report)
         if warning := report.warning:
             self._warn(warning)

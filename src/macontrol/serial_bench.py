@@ -84,8 +84,14 @@ class SerialBench:
         stop: StopToken | None = None,
         earlier_floor_dbfs: float | None = None,
         report_reference: ReferenceReport | None = None,
+        needs_signal: bool = True,
     ) -> None:
-        """With `report_reference` the reference receiver is opened too, if the config has one."""
+        """With `report_reference` the reference receiver is opened too, if the config has one.
+
+        Without `needs_signal` nobody is asked to switch the transmitter: the noise floor is
+        measured only if a command can do that.
+        """
+        self._needs_signal = needs_signal
         self.reference: ReferenceReceiver | None = None
         if report_reference is not None and config.reference_probe is not None:
             self.reference = ReferenceReceiver(
@@ -157,7 +163,9 @@ class SerialBench:
         if self.reference is not None:
             closing.callback(self.reference.close)
             self._unless_stopped(self.reference.open)
-        is_measured = self._config.probe.noise_floor == "measure"
+        is_measured = self._config.probe.noise_floor == "measure" and (
+            self._needs_signal or self.transmitter is not None
+        )
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             floor = self._plausible(self._probe, self._measure_floor(self._probe))
             self._report(f"{self._probe_name}: noise floor {floor}")
@@ -168,7 +176,7 @@ class SerialBench:
         with STAGE_CODE:
             self._stage.home(now() + _HOME_S, self._stop.keep_on)
         self._on_homing(False)
-        if isinstance(self._probe, HasNoiseFloor) and is_measured:
+        if isinstance(self._probe, HasNoiseFloor) and is_measured and self._needs_signal:
             self._await_signal()
         if self._stop.is_set:
             raise ProbeError(f"{self._probe_name}: {_STOPPED}")

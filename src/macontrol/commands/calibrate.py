@@ -22,6 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from macontrol.commands.opened_bench import open_bench
 from macontrol.commands.shared_arguments import (
     BY_BACKEND,
     add_bench_arguments,
@@ -29,7 +30,6 @@ from macontrol.commands.shared_arguments import (
     bench_config_from,
     seed_number,
 )
-from macontrol.commands.survey import open_bench
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import atomic_text, check_output
 from macontrol.config.model.errors import ProbeError, StageError, UsageError

@@ -150,6 +150,12 @@ class Facts:
         self.events = Counter(run.events["kind"].tolist())
 
     @property
+    def transmission_share(self) -> float | None:
+        """The share of the time in which the link transmitted; None if it was not recorded."""
+        shares = self._recorded.run["transmission_share"]
+        return float(np.nanmean(shares)) if np.isfinite(shares).any() else None
+
+    @property
     def duration_s(self) -> float:
         """The time from the first slot to the end of the last one, missed slots included."""
         slots = self.last_slot - self.first_slot + 1 if self.slots else 0

@@ -133,7 +133,10 @@ def _compared(found: Reference, survey_reward: float | None) -> str:
 
 def _key_figures(recorded: Recorded, found: Reference) -> str:
     facts, world, oracle = recorded.facts, found.world, found.oracle
-    rows = [(number_text(facts.mean_reward, ".3f"), "mean reward", RATE)]
+    unit, share = RATE, facts.transmission_share
+    if share is not None and recorded.config.physical.actuation_plan.as_needed:
+        unit += f"; the link transmits {share:.0%} of the time"
+    rows = [(number_text(facts.mean_reward, ".3f"), "mean reward", unit)]
     if world is not None:
         fixed = f"fixed at x_0: {world.mean_fixed:.3f}"
         rows.append((number_text(world.gain, "+.1%"), "gain over a fixed antenna", fixed))
