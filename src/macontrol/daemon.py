@@ -23,7 +23,6 @@ from macontrol.control.live_run import LiveRun
 from macontrol.control.states import State
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
-from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
 from macontrol.controller.policies.policy import Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.theory import Verdict
@@ -31,7 +30,7 @@ from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event, Recorders
 from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.controller.recording.tally import EventCounter, Tally
-from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
+from macontrol.controller.runtime.clock import VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop, event_of
 from macontrol.controller.runtime.steering import Steering
@@ -42,6 +41,7 @@ from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
 from macontrol.metrics_file import start_metrics
 from macontrol.policy_monitor import PolicyMonitor
+from macontrol.realtime_slots import run_in_realtime
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
 from macontrol.reference import Reference, beside, start_reference
@@ -322,12 +322,8 @@ class Daemon:
         print_error(f"macontrol: {error}")
 
     def _enter_realtime(self, closing: ExitStack, loop: SlotLoop) -> None:
-        report = enter_realtime()
-        closing.callback(leave_realtime)
-        if report.fifo and isinstance(self._clock, WallClock):
-            self._clock.spin_s = SPIN_S
-        if not report.fifo and self._simulated is not None:  # a radio needs its whole window
-            loop.reserve_decision(ORDINARY_DECISION_S)
+        is_simulated = self._simulated is not None
+        report = run_in_realtime(loop, self._clock, closing, is_simulated=is_simulated)
         self._display.show_realtime(report)
         if warning := report.warning:
             self._warn(warning)
