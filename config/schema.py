@@ -33,6 +33,7 @@ from macontrol.config.sections.section import Section
 from macontrol.config.sections.stage import StageSettings
 from macontrol.config.sections.survey import Survey
 from macontrol.config.sections.timing import Timing
+from macontrol.config.sections.tx import Tx
 
 if TYPE_CHECKING:
     from macontrol.config.model.grid import Grid
@@ -82,6 +83,7 @@ class Config(Section):
     timing: Timing = Field(default_factory=Timing)
     stage: Annotated[SerializeAsAny[StageSettings], _chosen("stage")]
     probe: Annotated[SerializeAsAny[ProbeSettings], _chosen("probe")]
+    tx: Tx = Field(default_factory=Tx)
     run: Run = Field(default_factory=Run)
 
     @property

@@ -34,6 +34,7 @@ def contradictions(config: Config) -> list[Problem]:
         *_in_the_sectors(config),
         *_in_the_world(config),
         *plan_contradictions(config.physical.carrier_frequency_hz, config.probe),
+        *_of_the_transmitter(config),
     ]
 
 
@@ -45,6 +46,23 @@ def fitting_spacing(length: float, spacing: float, longest: float) -> float | No
             return None
         steps = ceil(length / longest - 1e-9)
     return length / steps
+
+
+def _of_the_transmitter(config: Config) -> Iterator[Problem]:
+    tx = config.tx
+    if bool(tx.on_command) != bool(tx.off_command):
+        missing, there = ("off", "on") if tx.on_command else ("on", "off")
+        yield Problem(
+            f"tx.{missing}_command",
+            f"it is empty, and tx.{there}_command is not: both are needed to measure a noise floor",
+            "set both, or neither",
+        )
+    elif tx.floor_every_s != "off" and not tx.is_switchable:
+        yield Problem(
+            "tx.floor_every_s",
+            "no command can switch the transmitter off and on",
+            'set tx.on_command and tx.off_command, or set it to "off"',
+        )
 
 
 def _in_the_slot(config: Config) -> Iterator[Problem]:

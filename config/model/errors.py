@@ -121,6 +121,10 @@ class LateAnswerError(ProbeError):
     """The answer of an instrument has not arrived in time; it may still arrive."""
 
 
+class TransmitterError(ProbeError):
+    """A command of `[tx]` did not switch the transmitter."""
+
+
 class PolicyError(MacontrolError):
     """The policy raised an exception, or decided what is not possible, or too late."""
 

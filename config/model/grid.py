@@ -14,10 +14,9 @@ from typing import TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[np.float64]
+from macontrol.config.model.units import ON_GRID as ON_GRID
 
-ON_GRID = 1e-9
-"""Two positions that differ by less (wavelengths) are the same place."""
+Array: TypeAlias = NDArray[np.float64]
 
 
 @overload
@@ -62,7 +61,7 @@ class Grid:
     def index(self, position: float) -> int | None:
         """The index of the grid point at a position, or None between grid points."""
         nearest = self.nearest(position)
-        return nearest if abs(position - self.points[nearest]) <= ON_GRID else None
+        return nearest if abs(position - self.points.item(nearest)) <= ON_GRID else None
 
     def snap(self, position: float) -> float:
         """The position without its rounding error if it is on a grid point."""
@@ -77,7 +76,7 @@ class Grid:
         """A value at a position, linear between the values at the grid points."""
         index = self.index(position)
         if index is not None:
-            return float(row[index])
+            return row.item(index)
         return float(np.interp(position, self.points, row))
 
     def in_reach(self, position: float, stroke: float) -> slice:

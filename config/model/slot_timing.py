@@ -5,7 +5,8 @@
     │ actuation              │ measurement              │ decision          │
 
 The guard interval covers what it costs to wake up and to command the stage. The run, the survey
-and the checks of a config take the measuring interval from here.
+and the checks of a config take the measuring interval from here: it is that of a slot that spends
+all of T_a. In a slot that spends less (`Actuation`) the measurement begins earlier.
 """
 
 from __future__ import annotations
@@ -23,13 +24,20 @@ class SlotTiming:
     """T_a and the guard interval: the stage has arrived, the measurement begins."""
     measure_end_s: float
     """The measurement ends, the decision begins."""
+    guard_s: float = 0.0
+    """The guard interval after the actuation."""
 
     @classmethod
     def from_shares(
         cls, slot_s: float, actuation_s: float, *, guard_share: float, decision_share: float
     ) -> SlotTiming:
         """The phases from T_s, T_a and the shares of T_s for the guard and the decision."""
-        return cls(slot_s, actuation_s + guard_share * slot_s, slot_s * (1.0 - decision_share))
+        guard_s = guard_share * slot_s
+        return cls(slot_s, actuation_s + guard_s, slot_s * (1.0 - decision_share), guard_s)
+
+    def measure_begin_s(self, actuation_s: float) -> float:
+        """The start of the measurement in a slot that spends τ_t on its actuation."""
+        return actuation_s + self.guard_s
 
     @property
     def measure_s(self) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf, log10
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
+ON_GRID = 1e-9
+"""Two positions that differ by less (wavelengths) are the same place."""
 
 
 def wavelength_mm(frequency_hz: float) -> float:

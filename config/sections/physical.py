@@ -15,11 +15,12 @@ world and the emulators use it. `[stage]` describes the connected stage. They re
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from macontrol.config.model import units
+from macontrol.config.model.actuation import Actuation
 from macontrol.config.model.motion import Trapezoid
 from macontrol.config.sections.section import Auto, Ideal, NonNegative, Positive, Section
 
@@ -43,6 +44,9 @@ class Physical(Section):
     """T_s, the length of a slot"""
     actuation_time_s: Positive = 0.001
     """T_a, the part of a slot in which the antenna may move"""
+    actuation: Literal["fixed", "as-needed"] = "fixed"
+    """how much of T_a a slot spends: "fixed": all of it, as in the paper; "as-needed": nothing if
+    the antenna holds, else the time of its move"""
     actuator_speed_m_per_s: Positive = 0.6
     """v, the highest speed of the actuator"""
     acceleration_m_per_s2: Positive | Ideal = "ideal"
@@ -78,12 +82,16 @@ class Physical(Section):
     @property
     def actuator_reach(self) -> float:
         """The distance that the actuator covers in T_a less latency and settling (wavelengths)."""
-        acceleration = self.acceleration_m_per_s2
-        motion = Trapezoid(
-            self.actuator_speed_m_per_s, inf if acceleration == "ideal" else acceleration
-        )
         motion_s = self.actuation_time_s - self.command_latency_s - self.settling_s
-        return self.to_wavelengths(motion.reach(motion_s) * 1e3)
+        return self.to_wavelengths(self._motion(1.0).reach(motion_s) * 1e3)
+
+    def _motion(self, unit_m: float) -> Trapezoid:
+        """The motion of the actuator, with lengths in a unit of so many metres."""
+        acceleration = self.acceleration_m_per_s2
+        return Trapezoid(
+            self.actuator_speed_m_per_s / unit_m,
+            inf if acceleration == "ideal" else acceleration / unit_m,
+        )
 
     @property
     def rho_max(self) -> float:
@@ -106,6 +114,21 @@ class Physical(Section):
         return self.region_length / 2 if self.initial_position == "auto" else self.initial_position
 
     @property
+    def actuation_plan(self) -> Actuation:
+        """What a move costs of its slot."""
+        return Actuation(
+            slot_s=self.slot_duration_s,
+            longest_s=self.actuation_time_s,
+            overhead_s=self.command_latency_s + self.settling_s,
+            motion=self._motion(self.wavelength_mm * 1e-3),
+            as_needed=self.actuation == "as-needed",
+        )
+
+    @property
     def transmission_share(self) -> float:
-        """1 − T_a/T_s: the part of a slot in which the link transmits."""
-        return 1.0 - self.actuation_time_s / self.slot_duration_s
+        """The part of a slot in which the link transmits while the antenna holds.
+
+        It is 1 − T_a/T_s, or 1 with actuation as needed. Rewards of maps, surveys and policies are
+        at this share.
+        """
+        return self.actuation_plan.holding_share

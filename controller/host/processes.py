@@ -9,6 +9,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ PROC = Path("/proc")
 _COMMAND_LENGTH = 60
 _LISTENING, _ESTABLISHED = "0A", "01"
 _ANY_OR_LOOPBACK = ("00000000", "0" * 32, "0" * 24 + "01000000")
+
+# Ports of the board, as on a PC and on a Raspberry Pi.
+_BUILT_IN = re.compile(r"/dev/tty(S|AMA|THS|mxc|O|PS)\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,17 @@ class Access:
     owner: str
     group: str
     mode: str
+    built_in: str = ""
+    """The device, if it is a serial port that is not on the USB."""
 
     @property
     def fix(self) -> str:
         """How this user gets access."""
+        if self.group == "root" and self.built_in:
+            return (
+                f"sudo chgrp dialout {self.built_in} && sudo chmod g+rw {self.built_in}, until the "
+                f"next start of the machine; and sudo usermod -aG dialout {_user_name(os.getuid())}"
+            )
         if self.group == "root":
             return "install macontrol's udev rules (systemd/70-macontrol.rules), and plug in again"
         user = _user_name(os.getuid())
@@ -122,6 +133,7 @@ def access_to(device: str) -> Access:
         owner=_user_name(status.st_uid),
         group=group,
         mode=stat.filemode(status.st_mode),
+        built_in=device if _BUILT_IN.match(os.path.realpath(device)) else "",
     )
 
 

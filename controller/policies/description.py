@@ -5,8 +5,8 @@ A description loads without NumPy: the command line needs it for its choices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,16 @@ class PolicyInputs:
     def sigma_f2(self) -> float:
         return self.survey.sigma_f2(self.config)
 
+    @property
+    def movement_cost(self) -> float:
+        """The price of a wavelength of travel: c_e, and the reward lost while the antenna moves.
+
+        The latter is 0 with fixed actuation, which is lost without a move too.
+        """
+        physical, rate = self.config.physical, float(self.survey.reward.mean())
+        lost = physical.actuation_plan.price(rate, physical.rho_max)
+        return self.config.reward.movement_cost + lost
+
     def posterior(self) -> Posterior:
         """The posterior, calibrated by the survey, with its samples in the window."""
         from macontrol.controller.policies.estimate import make_posterior
@@ -81,6 +91,9 @@ class PolicyDescription:
     if unknown."""
     settings: type[Section] | None = None
     """The model of its own settings, the table `[algorithm.NAME]`."""
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Other settings to compare it with, by name: `section.key` and value. `macontrol reproduce
+    panel` runs them as POLICY:VARIANT."""
 
     def __post_init__(self) -> None:
         model: object = self.settings

@@ -31,7 +31,7 @@ class KernelFeatures:
     def __init__(self, kernel: StationaryKernel, grid: Grid) -> None:
         self.kernel = kernel
         self.grid = grid
-        nodes = self._fit_nodes()
+        nodes = chebyshev_nodes(kernel, grid.length)
         covariance = kernel(nodes[:, None] - nodes[None, :])
         values, vectors = np.linalg.eigh(covariance)
         keep = values > _EIGENVALUE_CUTOFF * values[-1]
@@ -39,9 +39,7 @@ class KernelFeatures:
         self._nodes = nodes
         self._at_nodes: Array = vectors[:, order] * np.sqrt(values[order])
         self.rank = len(order)
-        self.on_grid: Array = np.ascontiguousarray(
-            _interpolate(grid.points, nodes) @ self._at_nodes
-        )
+        self.on_grid: Array = np.ascontiguousarray(self.between(grid.points))
         self.on_grid.flags.writeable = False
 
     def at(self, position: float) -> Array:
@@ -52,33 +50,38 @@ class KernelFeatures:
             return row
         if not 0.0 <= position <= self.grid.length:
             raise ValueError(f"position {position!r} is off the rail [0, {self.grid.length:g}]")
-        between: Array = _interpolate(np.array([position]), self._nodes)[0] @ self._at_nodes
-        return between
+        row = self.between(np.array([position]))[0]
+        return row
 
-    def _fit_nodes(self) -> Array:
-        """The fewest Chebyshev nodes (in steps of one half) that give the kernel to rounding."""
-        length = self.grid.length
-        probe = np.linspace(0.0, length, 1025)
-        anchors = np.array([[0.0, length / 2, length]])
-        count = 16
-        while count <= MAX_NODES:
-            angles = (np.arange(count) + 0.5) * np.pi / count
-            nodes: Array = length / 2 * (1 - np.cos(angles))
-            known = self.kernel(nodes[:, None] - anchors)
-            expected = self.kernel(probe[:, None] - anchors)
-            error = np.abs(_interpolate(probe, nodes) @ known - expected).max()
-            if error <= _INTERPOLATION_TOLERANCE:
-                return nodes
-            count = int(count * 1.5)
-        shortest = min(term.length for term in self.kernel.terms)
-        raise ConfigError(
-            f"kernel: its shortest length ({shortest:g} wavelengths) is too short for a rail of "
-            f"{length:g}: more than {MAX_NODES} features are necessary",
-            "set the kernel's lengths and periods higher, or physical.region_length lower",
-        )
+    def between(self, positions: Array) -> Array:
+        """φ at any positions on the rail, one row for each."""
+        rows: Array = interpolation(positions, self._nodes) @ self._at_nodes
+        return rows
 
 
-def _interpolate(points: Array, nodes: Array) -> Array:
+def chebyshev_nodes(kernel: StationaryKernel, length: float) -> Array:
+    """The fewest nodes on [0, length] (in steps of one half) that give the kernel to rounding."""
+    probe = np.linspace(0.0, length, 1025)
+    anchors = np.array([[0.0, length / 2, length]])
+    count = 16
+    while count <= MAX_NODES:
+        angles = (np.arange(count) + 0.5) * np.pi / count
+        nodes: Array = length / 2 * (1 - np.cos(angles))
+        known = kernel(nodes[:, None] - anchors)
+        expected = kernel(probe[:, None] - anchors)
+        error = np.abs(interpolation(probe, nodes) @ known - expected).max()
+        if error <= _INTERPOLATION_TOLERANCE:
+            return nodes
+        count = int(count * 1.5)
+    shortest = min(term.length for term in kernel.terms)
+    raise ConfigError(
+        f"kernel: its shortest length ({shortest:g} wavelengths) is too short for a rail of "
+        f"{length:g}: more than {MAX_NODES} features are necessary",
+        "set the kernel's lengths and periods higher, or physical.region_length lower",
+    )
+
+
+def interpolation(points: Array, nodes: Array) -> Array:
     """The matrix of barycentric interpolation from Chebyshev nodes (first kind) to points."""
     count = len(nodes)
     weights = np.sin((np.arange(count) + 0.5) * np.pi / count)

@@ -5,10 +5,10 @@ Equations posterior_mean and posterior_var, solved in feature space: with k = φ
     A = ϱI + Σ φφᵀ over the window,   μ = ΦA⁻¹ Σ φr,   σ² = ϱ·diag(ΦA⁻¹Φᵀ),
 
 so one sample in and one out is a rank-one update and a rank-one downdate of the r×r normal matrix
-A, which is factored from scratch in every slot: the cost does not depend on the window. Three
-measures prevent that rounding errors add up:
+A: the cost does not depend on the window. Three measures prevent that rounding errors add up:
 
-* the Cholesky factor is computed from A in every slot (r is about thirty), never updated itself;
+* solutions are those of A itself (`solver.py`): its Cholesky factor is computed in every slot, or
+  on a long rail, where r is hundreds, an inverse follows A and each solution is refined;
 * a second A is summed from new samples only, and replaces the first as soon as it has the whole
   window, so no A has lost more than two windows of samples;
 * the grid's variance is updated by rank-one corrections, and one point of it per slot, in turn, is
@@ -36,9 +36,11 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyr
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+from scipy.linalg.lapack import dtrtrs
 
+from macontrol.controller.policies.expansion import Expansion
 from macontrol.controller.policies.features import KernelFeatures
+from macontrol.controller.policies.solver import factor_of, make_solver
 
 Array = NDArray[np.float64]
 
@@ -82,7 +84,7 @@ class WindowedPosterior:
         order, size = features.rank + 1, features.grid.size
         self._table: Array = np.zeros((size, order))
         self._table[:, :-1] = features.on_grid
-        self._transposed: Array = np.ascontiguousarray(self._table.T)
+        self._expansion = Expansion(features, unused=1)
         self._no_sample: Array = np.zeros(order)
         # Columns: (unused), the sample that leaves, Σφr, the grid point to check. See _solve.
         self._right_sides: Array = np.zeros((order, 4), order="F")
@@ -92,9 +94,10 @@ class WindowedPosterior:
         self.variance: Array = np.zeros(size)
         self._point = 0
         self._generation = 0
-        self._factor: Array
         self._sum: Array
         self._fresh_sum: Array
+        self.solver = make_solver(order)
+        self._is_followed = self.solver.follows
         self._sum_again()
 
     def __len__(self) -> int:
@@ -121,7 +124,7 @@ class WindowedPosterior:
             if samples[place].slot == slot or (full and place == 0):
                 return
         new = _Sample(slot, self._vector(position, reward), self._generation)
-        entering, _ = dpotrs(self._factor, new.vector)
+        entering = self.solver.solve(new.vector)
         effect = self._effect(new.vector, entering)
         samples.insert(place, new)
         self._add(new, 1.0)
@@ -168,16 +171,16 @@ class WindowedPosterior:
         variance changes by b² − a² = (b + a)(b − a): two rows of the product; the third row is the
         mean. Return A⁻¹φ of the grid point to check.
         """
-        self._factorise()
+        self.solver.set_matrix(self._sum)
         right_sides, mix = self._right_sides, self._mix
         right_sides[:, 1] = leaving
         right_sides[:-1, 2] = self._sum[:-1, -1]
         right_sides[:, 3] = self._table[self._point]
-        solutions, _ = dpotrs(self._factor, right_sides)
+        solutions = self.solver.solve(right_sides)
         solutions[:, 0] = entering
         mix[0, 0], mix[1, 0] = effect, -effect
         mix[0, 1] = mix[1, 1] = self._effect(leaving, solutions[:, 1])
-        mix.dot(solutions.T).dot(self._transposed, out=self._product)
+        self._expansion.fill(mix.dot(solutions.T), self._product)
         if self.offset:
             self.mean += self.offset
         self.variance += np.multiply(self._more, self._less, out=self._more)
@@ -195,13 +198,10 @@ class WindowedPosterior:
             self.refactorings += 1
             self._sum_again()
 
-    def _factorise(self) -> None:
-        self._factor, info = dpotrf(self._sum, clean=0)
-        if info != 0:  # rounding errors exceed the ridge: the sums are useless
-            raise ArithmeticError("the posterior's matrix is not positive definite")
-
     def _add(self, sample: _Sample, sign: float) -> None:
         """Add a sample to the sums (or subtract it), and to the fresh sums if it is in them."""
+        if self._is_followed:
+            self.solver.change(sign, sample.vector)
         self._sum = dsyr(sign, sample.vector, a=self._sum, overwrite_a=1)
         if sample.generation == self._generation:
             self._fresh_sum = dsyr(sign, sample.vector, a=self._fresh_sum, overwrite_a=1)
@@ -229,7 +229,8 @@ class WindowedPosterior:
         self._start_fresh_sums()
         self._sum = self._empty_sums()
         for sample in self._samples:
-            self._add(sample, 1.0)
+            self._sum = dsyr(1.0, sample.vector, a=self._sum, overwrite_a=1)
+        self.solver.start(self._sum)
         self._solve(self._no_sample, 0.0, self._no_sample)
-        whitened, _ = dtrtrs(self._factor, self._transposed, trans=1)
+        whitened, _ = dtrtrs(factor_of(self._sum), self._table.T, trans=1)
         self.variance[:] = self._ridge * np.einsum("ij,ij->j", whitened, whitened)

@@ -60,9 +60,15 @@ def confidence_beta(
     return norm_bound + noise_bound / sqrt(ridge) * width
 
 
-def switch_cost(*, length: float, movement_cost: float, g_max: float, rho_max: float) -> float:
-    """C_0 = D·(c_e + 2·g_max/ρ_max): the highest cost of one target switch (eq. c0)."""
-    return length * (movement_cost + 2.0 * g_max / rho_max)
+def switch_cost(
+    *, length: float, movement_cost: float, g_max: float, rho_max: float, arrival: float = 0.0
+) -> float:
+    """C_0 = D·(c_e + 2·g_max/ρ_max): the highest cost of one target switch (eq. c0).
+
+    `arrival` is what the last slot of the way loses, which counts for actuation as needed only. The
+    slots before it are in transit; their whole reward is counted as lost.
+    """
+    return length * (movement_cost + 2.0 * g_max / rho_max) + arrival
 
 
 def surface_bound(

@@ -91,6 +91,10 @@ class InvalidReason(_Name):
     NOT_READY = "not-ready", "the measurement was not ready at the decision; it can arrive late"
     NEVER_ARRIVED = "never-arrived", "the measurement did not arrive within the window"
     OUT_OF_RANGE = "out-of-range", "the reward is larger than any link can give"
+    TRANSMITTER_OFF = (
+        "transmitter-off",
+        "the run had switched the transmitter off, to measure the noise floor; this is not a fault",
+    )
     INVALID = "invalid", "the probe gave no reason"
 
 

@@ -40,6 +40,8 @@ class SlotRecord(NamedTuple):
     snr_db: float | None = None
     clipped_share: float | None = None
     samples: int | None = None
+    transmission_share: float | None = None
+    """1 − τ_t/T_s, by which the reward was multiplied."""
     origin: float | None = None
     """Where the stage was found at the start of the slot; None if its position was known."""
     homings: int = 0

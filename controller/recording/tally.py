@@ -60,6 +60,8 @@ class Tally(Recorder):
         self.reward_sum = 0.0
         self.recent_reward = nan
         """Moving average of the reward over about 100 slots; over all of them at first."""
+        self.recent_share = nan
+        """The same of the transmission share; NaN if none is recorded."""
         self.travel = 0.0
         self.switches = 0
         self.transit = 0
@@ -98,6 +100,7 @@ class Tally(Recorder):
         self.slots += 1
         if record.reward is not None:
             self._add_reward(record.reward)
+            self._add_share(record.transmission_share)
         self.target = record.target
         self.switches += record.switched
         self.transit += record.transit
@@ -135,6 +138,14 @@ class Tally(Recorder):
             self.recent_reward = reward
         else:
             self.recent_reward += max(0.01, 1 / self.rewards) * (reward - self.recent_reward)
+
+    def _add_share(self, share: float | None) -> None:
+        if share is None:
+            return
+        if isnan(self.recent_share):
+            self.recent_share = share
+        else:
+            self.recent_share += max(0.01, 1 / self.rewards) * (share - self.recent_share)
 
     def _add_late_reward(self, late: LateReward) -> None:
         if late.reward is not None:

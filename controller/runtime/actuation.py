@@ -48,6 +48,8 @@ class Actuated:
     on_time: bool = True
     known_s: float = 0.0
     """When the arrival was known."""
+    spent_s: float = 0.0
+    """τ_t: how much of the slot the actuation took, as planned or longer."""
     invalid: InvalidReason | None = None
     """Why the slot cannot be measured."""
     homings: int = 0
@@ -66,6 +68,7 @@ class ActuationPhase:
         self._waiting = waiting
         self._rail = Rail(config)
         self._rho_max = config.physical.rho_max
+        self._plan, self._timing = config.physical.actuation_plan, config.slot_timing
         patience_s = config.timing.fault_patience_s
         self._patience = Patience("stage", patience_s, clock, recorder)
         self._lateness = Outage("the stage was late after every command for", patience_s, clock)
@@ -103,7 +106,8 @@ class ActuationPhase:
 
         Without a position it stays where it is, or where it is found.
         """
-        result = Actuated(self.position)
+        before = self.position
+        result = Actuated(before)
         if self._reported_s is None:
             self._reported_s = start_s
         try:
@@ -120,8 +124,21 @@ class ActuationPhase:
             self.recovery.failed(slot, fault, commanded=result.commanded is not None)
         result.known_s = self._clock.now()
         self._judge(slot, deadline_s, result)
+        result.spent_s = self._spent_s(start_s, before, result)
         self._locate_antenna(result)
         return result
+
+    def _spent_s(self, start_s: float, before: float, result: Actuated) -> float:
+        """τ_t: the time of the move as planned, or until its arrival was known if that is longer.
+
+        The guard interval is for waking up and for the command: it does not count.
+        """
+        plan, commanded = self._plan, result.commanded
+        if commanded is None:
+            return plan.time_s(0.0)
+        distance = abs(commanded - (before if result.origin is None else result.origin))
+        due_s = start_s + self._timing.measure_begin_s(plan.time_s(distance))
+        return plan.spent_s(distance, result.known_s - due_s)
 
     def _actuate(
         self, slot: int, start_s: float, deadline_s: float, wanted: float | None, result: Actuated

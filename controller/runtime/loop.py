@@ -4,10 +4,12 @@
     ──────────┬──────────────────────┬──┬─────────────────────────┬──────────┬──────
               │ guard, stage         │  │ probe                   │ decide   │
 
-A short guard interval after T_a covers what it costs to wake up and to command the stage. Every
-delay has a fixed outcome: see `actuation` for a late stage and `measurement` for a late probe.
-After a late decision or a stall of the process the antenna holds, the slots that have begun count
-as missed, and the loop continues at the next boundary.
+A short guard interval after T_a covers what it costs to wake up and to command the stage. With
+actuation as needed, a slot spends τ_t ≤ T_a on its move, and the measurement begins after that.
+
+Every delay has a fixed outcome: see `actuation` for a late stage and `measurement` for a late
+probe. After a late decision or a stall of the process the antenna holds, the slots that have begun
+count as missed, and the loop continues at the next boundary.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ class SlotLoop:
         self._on_slot = on_slot
         self._grid, self._stroke = config.grid, config.physical.rho_max
         self.timing: SlotTiming = config.slot_timing
+        self._plan = config.physical.actuation_plan
         self.stop = stop or StopToken()
         self.steering = steering or Steering()
         self.tally = Tally(policy.start_position)
@@ -78,7 +81,13 @@ class SlotLoop:
         self._actuation.position = policy.start_position
         self.decision = DecisionPhase(config, policy, clock, recorder)
         self._measurement = MeasurementPhase(
-            config, probe, clock, recorder, waiting, self.decision.withdraw
+            config,
+            probe,
+            clock,
+            recorder,
+            waiting,
+            self.decision.withdraw,
+            self.steering.silence,
         )
 
     @property
@@ -133,6 +142,8 @@ class SlotLoop:
             busy_with = STALL
             if self.steering.requests:
                 wanted = self._steer(schedule.slot, wanted)
+            if self.steering.silence.is_on:
+                wanted = None
             try:
                 wanted, end_s = self._run_slot(schedule.slot, start_s, wake_s, wanted)
             except SlotGivenUpError:
@@ -158,7 +169,7 @@ class SlotLoop:
                 self.decision.adopt(request.walk)
             else:
                 self.decision.adopt(request.policy)
-            self._report(slot, *_event_of(request))
+            self._report(slot, *event_of(request))
         position = self._grid.clamp(self._actuation.position)
         held = steering.decision(self._grid, position, self._stroke)
         if held is None:
@@ -170,8 +181,9 @@ class SlotLoop:
     ) -> tuple[float | None, float]:
         """Run one slot; return the next position (None to stay) and when it was decided."""
         now, timing = self._clock.now, self.timing
-        transmission_s = start_s + timing.actuation_end_s
-        actuated = self._actuation.run(slot, start_s, transmission_s, wanted)
+        actuated = self._actuation.run(slot, start_s, start_s + timing.actuation_end_s, wanted)
+        begin_s = start_s + timing.measure_begin_s(actuated.spent_s)
+        transmission_s = max(begin_s, actuated.known_s)
         self._waiting.within_slot(transmission_s)
         measured = self._measurement.run(
             slot, transmission_s, start_s + timing.measure_end_s, actuated
@@ -189,7 +201,10 @@ class SlotLoop:
             decided_s - measured_s,
         )
         movement = self.decision.surface_movement()
-        self._recorder.submit(_record(slot, start_s, actuated, measured, decision, movement, times))
+        share = self._plan.share(actuated.spent_s)
+        self._recorder.submit(
+            _record(slot, start_s, actuated, measured, decision, movement, times, share)
+        )
         if self._on_slot is not None:
             self._on_slot(self.tally, start_s + timing.slot_s)
         return None if self.steering.stays else decision.position, decided_s
@@ -219,7 +234,7 @@ class SlotLoop:
         self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))
 
 
-def _event_of(request: Request) -> tuple[EventKind, str, float | None]:
+def event_of(request: Request) -> tuple[EventKind, str, float | None]:
     """The event that records a request: kind, detail and value."""
     if isinstance(request, Adopt):
         return EventKind.SURVEY, request.detail, request.value
@@ -242,6 +257,7 @@ def _record(
     decision: Decision,
     movement: float | None,
     times: tuple[float, float, float, float],
+    share: float,
 ) -> SlotRecord:
     signal = measured.signal
     return SlotRecord(
@@ -266,6 +282,7 @@ def _record(
         signal.snr_db,
         signal.clipped_share,
         signal.samples,
+        share,
         actuated.origin,
         actuated.homings,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isnan
 
 from macontrol.config import Config
 from macontrol.config.model.errors import PROBE_CODE, ProbeError
@@ -19,6 +18,7 @@ from macontrol.controller.runtime.actuation import Actuated
 from macontrol.controller.runtime.observation import Observation, Rewarding
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rewards import Rewards
+from macontrol.controller.runtime.silence import Silence
 from macontrol.controller.runtime.waiting import LONG_WAIT_S, Waiting
 from macontrol.hal import Clock, Probe
 from macontrol.hal.probe import UNKNOWN_SIGNAL, Signal
@@ -53,13 +53,15 @@ class MeasurementPhase:
         recorder: Recorder,
         waiting: Waiting,
         withdraw: Callable[[int], None],
+        silence: Silence | None = None,
     ) -> None:
         self._probe = probe
         self._clock = clock
         self._waiting = waiting
         self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
+        self._plan = config.physical.actuation_plan
         self._rewarding = Rewarding(config)
-        self._rewards = Rewards(config, clock, recorder, withdraw)
+        self._rewards = Rewards(config, clock, recorder, withdraw, silence or Silence())
         self._slots = 0
 
     def run(self, slot: int, start_s: float, end_s: float, actuated: Actuated) -> Measured:
@@ -75,11 +77,10 @@ class MeasurementPhase:
         self._slots += 1
         if fault is not None or own is None:
             return Measured(usable, None, None, actuated.invalid or _reason(fault))
-        uncertainty = None if isnan(own.uncertainty) else own.uncertainty
         if own.valid:
-            return Measured(usable, own.reward, uncertainty, None, own.signal)
+            return Measured(usable, own.earned, own.earned_sigma, None, own.signal)
         reason = own.reason or InvalidReason.INVALID
-        return Measured(usable, None, uncertainty, reason, own.signal)
+        return Measured(usable, None, own.earned_sigma, reason, own.signal)
 
     def _collect(
         self, slot: int, start_s: float, end_s: float, actuated: Actuated
@@ -90,7 +91,8 @@ class MeasurementPhase:
             try:
                 with PROBE_CODE:
                     self._probe.request(slot, start_s, end_s)
-                self._rewards.expect(slot, actuated.position)
+                weight = self._plan.earned(actuated.spent_s)
+                self._rewards.expect(slot, actuated.position, start_s, end_s, weight)
             except ProbeError as refusal:
                 fault = refusal  # earlier requests can still give a result
         self._collect_garbage(end_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite, nan
+from math import inf, isfinite, isnan, nan
 from operator import index
 
 from macontrol.config import Config
@@ -21,7 +21,8 @@ class Observation:
 
     slot: int
     reward: float
-    """r_t (eq. observation); NaN if the measurement is invalid."""
+    """The reward of a slot in which the antenna holds, which a policy learns (eq. observation); NaN
+    if the measurement is invalid."""
     valid: bool
     uncertainty: float = nan
     """Standard deviation of the reward; NaN if unknown."""
@@ -29,6 +30,18 @@ class Observation:
     above_floor: float = inf
     hint: str = ""
     signal: Signal = UNKNOWN_SIGNAL
+    weight: float = 1.0
+    """The part of it that the slot earns: the antenna moved in the others' time (`Actuation`)."""
+
+    @property
+    def earned(self) -> float:
+        """r_t, the reward of the slot."""
+        return self.reward * self.weight
+
+    @property
+    def earned_sigma(self) -> float | None:
+        """The standard deviation of r_t; None if it is unknown."""
+        return None if isnan(self.uncertainty) else self.uncertainty * self.weight
 
 
 class Rewarding:

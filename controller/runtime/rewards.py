@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from math import isnan, nan
+from dataclasses import dataclass, replace
+from math import nan
 
 from macontrol.config import Config
 from macontrol.controller.recording.events import EventKind, InvalidReason
 from macontrol.controller.recording.records import Event, LateReward, Recorder
 from macontrol.controller.runtime.observation import Observation
 from macontrol.controller.runtime.patience import Outage
-from macontrol.controller.runtime.signal_watch import SignalWatch
+from macontrol.controller.runtime.signal_watch import WITHOUT_TRANSMITTER, SignalWatch
+from macontrol.controller.runtime.silence import Silence
 from macontrol.hal import Clock
-from macontrol.hal.probe import FLOOR_IS_MEASURED
 
 _NO_HINT = "see docs/probes.md#reasons"
 
@@ -23,6 +23,10 @@ class _Pending:
     """A measurement that was requested and has not arrived."""
 
     position: float
+    weight: float
+    """The part of a holding antenna's reward that the slot earns."""
+    start_s: float
+    end_s: float
     is_fault: bool = False
     """Whether its slot was already reported as a fault of the probe."""
 
@@ -34,11 +38,17 @@ class Rewards:
     """
 
     def __init__(
-        self, config: Config, clock: Clock, recorder: Recorder, withdraw: Callable[[int], None]
+        self,
+        config: Config,
+        clock: Clock,
+        recorder: Recorder,
+        withdraw: Callable[[int], None],
+        silence: Silence,
     ) -> None:
         self._clock = clock
         self._recorder = recorder
         self._withdraw_slot = withdraw
+        self._silence = silence
         self._window = config.algorithm.window
         self._slot_s = config.physical.slot_duration_s
         self._pending: dict[int, _Pending] = {}
@@ -47,9 +57,11 @@ class Rewards:
             "no measurement was valid for", config.timing.fault_patience_s, clock
         )
 
-    def expect(self, slot: int, position: float) -> None:
-        """Note that the reward of a slot was requested, and where the antenna is."""
-        self._pending[slot] = _Pending(position)
+    def expect(
+        self, slot: int, position: float, start_s: float, end_s: float, weight: float
+    ) -> None:
+        """Note that the reward of a slot was requested, where the antenna is, and its weight."""
+        self._pending[slot] = _Pending(position, weight, start_s, end_s)
 
     def note_fault(self, slot: int) -> None:
         """Note that the slot is reported as a fault of the probe, not as invalid."""
@@ -67,6 +79,10 @@ class Rewards:
         for one in collected:
             if found := self._pending.pop(one.slot, None):
                 expected[one.slot] = found
+                if found.weight != 1.0:
+                    one = replace(one, weight=found.weight)
+                if self._silence.overlaps(found.start_s, found.end_s):
+                    one = _of_noise(one)
                 arrived.append((one, found.position))
         for measurement in self._watch.judge(arrived):
             pending = expected[measurement.slot]
@@ -98,14 +114,18 @@ class Rewards:
             self._recorder.submit(
                 LateReward(of_slot, None, None, reason, signal=measurement.signal)
             )
-        if reason != FLOOR_IS_MEASURED:  # the time between measured slots does not count
+        if reason not in WITHOUT_TRANSMITTER:  # the time between measured slots does not count
             self._blindness.failed(reason, measurement.hint or _NO_HINT, spent_s=self._slot_s)
 
     def _complete(self, slot: int, measurement: Observation) -> None:
         """Complete the record of an earlier slot with its reward."""
-        known = None if isnan(measurement.uncertainty) else measurement.uncertainty
         self._recorder.submit(
-            LateReward(measurement.slot, measurement.reward, known, signal=measurement.signal)
+            LateReward(
+                measurement.slot,
+                measurement.earned,
+                measurement.earned_sigma,
+                signal=measurement.signal,
+            )
         )
         late_by = float(slot - measurement.slot)
         self._report(
@@ -118,9 +138,15 @@ class Rewards:
             self._withdraw_slot(measurement.slot)
             self._recorder.submit(
                 LateReward(
-                    measurement.slot, None, None, measurement.reason, withdrawn=measurement.reward
+                    measurement.slot, None, None, measurement.reason, withdrawn=measurement.earned
                 )
             )
 
     def _report(self, slot: int, kind: EventKind, detail: str, value: float | None = None) -> None:
         self._recorder.submit(Event(slot, self._clock.now(), kind, detail, value))
+
+
+def _of_noise(seen: Observation) -> Observation:
+    """A measurement without the transmitter: its signal is known, and it is no reward."""
+    reason = InvalidReason.TRANSMITTER_OFF
+    return replace(seen, valid=False, reward=nan, uncertainty=nan, reason=reason, hint="")

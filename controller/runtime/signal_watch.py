@@ -27,12 +27,14 @@ from dataclasses import replace
 from math import nan
 
 from macontrol.config import Config
-from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.events import EventKind, InvalidReason
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.observation import Observation
 from macontrol.hal import Clock
 from macontrol.hal.probe import FLOOR_IS_MEASURED, NO_SIGNAL, TONE_LOST
 
+WITHOUT_TRANSMITTER = (FLOOR_IS_MEASURED, InvalidReason.TRANSMITTER_OFF)
+"""The reasons of slots in which the noise floor was measured."""
 # A power this many times further above the floor than noise alone may show is well above it.
 _WELL_ABOVE = 10.0
 # The share of the rail that counts as all of it.
@@ -72,7 +74,7 @@ class SignalWatch:
         judged: dict[int, Observation] = {}
         for measurement, position in arrived:
             judged[measurement.slot] = measurement
-            if measurement.reason == FLOOR_IS_MEASURED:
+            if measurement.reason in WITHOUT_TRANSMITTER:
                 self._transmitter_is_off = True
             elif measurement.valid and measurement.above_floor >= 1:
                 judged[measurement.slot] = self._see_signal(measurement)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from math import nan
+from threading import Lock
 from typing import TypeAlias
 
 from macontrol.config.model.grid import Grid, are_apart
 from macontrol.controller.policies.policy import Decision, Policy
+from macontrol.controller.runtime.silence import Silence
 from macontrol.controller.survey.resurvey import Resurvey
 
 MOST_WAITING = 64
@@ -68,25 +70,38 @@ class Steering:
 
     def __init__(self) -> None:
         self.requests: deque[Request] = deque()
+        self._submitting = Lock()
+        self._is_over = False
         self.is_held = False
         self.goal: float | None = None
         """Where a held antenna goes; None to stay."""
         self.is_hold_requested = False
         """Whether the last of these requests was to hold. The survey before slot 1 pauses then."""
+        self.silence = Silence()
+        """While the transmitter is off, the antenna stays."""
 
     def submit(self, request: Request) -> bool:
         """Submit a request from any thread; return whether it is accepted."""
-        if len(self.requests) >= MOST_WAITING:
-            return False
-        if isinstance(request, Hold | Release):
-            self.is_hold_requested = isinstance(request, Hold)
-        self.requests.append(request)
-        return True
+        with self._submitting:
+            if self._is_over or len(self.requests) >= MOST_WAITING:
+                return False
+            if isinstance(request, Hold | Release):
+                self.is_hold_requested = isinstance(request, Hold)
+            self.requests.append(request)
+            return True
+
+    def end(self) -> list[Request]:
+        """After the last slot: accept no more; return the requests that found no slot."""
+        with self._submitting:
+            self._is_over = True
+            left = list(self.requests)
+            self.requests.clear()
+            return left
 
     @property
     def stays(self) -> bool:
         """Whether the antenna stays wherever it is."""
-        return self.is_held and self.goal is None
+        return self.silence.is_on or (self.is_held and self.goal is None)
 
     def hold(self, goal: float | None) -> None:
         self.is_held, self.goal = True, goal
@@ -96,9 +111,9 @@ class Steering:
 
     def decision(self, grid: Grid, position: float, stroke: float) -> Decision | None:
         """The decision for a held antenna; None if the policy decides."""
-        if not self.is_held:
-            return None
-        if self.goal is None:
+        if self.stays:
             return Decision(position, position, False, False, nan)
+        if self.goal is None:
+            return None
         step = grid.advance(position, self.goal, stroke)
         return Decision(self.goal, step, False, are_apart(self.goal, step), nan)

@@ -1,29 +1,41 @@
-"""The file of a survey: the next run uses it while it is fresh."""
+"""The file of a survey: one walk or more. The next run uses the last walk while it is fresh.
+
+The arrays have one value per sample, in the order of the walks, with the names and units of the
+columns of a run file: `position` (wavelengths), `reward` and `uncertainty` (bit/s/Hz), `unix_s`
+(the middle of the measuring interval, UTC), `level_db` in `level_unit`, `noise_floor_db`, `snr_db`,
+`clipped_share`, `samples`, and `walk`, the number of the walk. NaN means no number, "" no text.
+Files of earlier versions have one walk, and only `position` and `reward`.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from math import isnan, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from macontrol.config import Config
+from macontrol.config import Config, stored_config
 from macontrol.config.files.atomic_file import atomic_file
 from macontrol.config.files.input_file import RESULT_LIMIT, check_archive
-from macontrol.config.model.errors import InputOutputError, reason_of
+from macontrol.config.model.errors import DataError, InputOutputError, reason_of
 from macontrol.config.schema import driver_settings
 from macontrol.config.sections.physical import Physical
 from macontrol.config.sections.section import Section
 from macontrol.config.sections.survey import Survey as SurveySettings
 from macontrol.controller.recording.runfile.files import default_run_folder, file_stem
-from macontrol.controller.survey.samples import Survey
+from macontrol.controller.survey.samples import Array, Sample, Survey
 from macontrol.hal.backend import difference
+from macontrol.hal.probe import Signal
+
+_SIGNAL_NUMBERS = tuple(name for name in Signal._fields if name != "level_unit")
+_FORMAT = "`macontrol survey --out FILE.npz` writes one"
 
 
 def kept_survey_path(port: str) -> Path:
@@ -37,18 +49,48 @@ def kept_survey_path(port: str) -> Path:
 
 def save_survey(path: Path, config: Config, survey: Survey, identity: Mapping[str, str]) -> None:
     """Write a survey of this bench, completely or not at all."""
-    walked_wall_s = time.time() if survey.walked_wall_s is None else survey.walked_wall_s
-    noise_variance = nan if survey.noise_variance is None else survey.noise_variance
+    save_walks(path, config, [survey], identity)
+
+
+def save_walks(
+    path: Path, config: Config, walks: Sequence[Survey], identity: Mapping[str, str]
+) -> None:
+    """Write the surveys of several walks in a row, completely or not at all."""
+    last = walks[-1]
+    walked_wall_s = time.time() if last.walked_wall_s is None else last.walked_wall_s
+    noise_variance = nan if last.noise_variance is None else last.noise_variance
+    numbers = [np.full(len(walk.position), number) for number, walk in enumerate(walks, start=1)]
+    arrays: dict[str, NDArray[Any]] = {
+        "position": np.concatenate([walk.position for walk in walks]),
+        "reward": np.concatenate([walk.reward for walk in walks]),
+        "noise_variance": np.array(noise_variance),
+        "time": np.array(walked_wall_s),
+        "bench": np.array(_bench(config)),
+        "identity": np.array(json.dumps(dict(identity))),
+        "walk": np.concatenate(numbers),
+        "walk_ended_unix_s": np.array([walk.walked_wall_s or walked_wall_s for walk in walks]),
+        **_details(walks),
+        "config": np.array(config.model_dump_json()),
+    }
     with atomic_file(path, "the survey was not written") as file:
-        np.savez(
-            file,
-            position=survey.position,
-            reward=survey.reward,
-            noise_variance=np.array(noise_variance),
-            time=np.array(walked_wall_s),
-            bench=np.array(_bench(config)),
-            identity=np.array(json.dumps(dict(identity))),
-        )
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def _details(walks: Sequence[Survey]) -> dict[str, NDArray[np.generic]]:
+    """What else is known of each sample; nothing if a walk has positions and rewards only."""
+    if not all(walk.samples for walk in walks):
+        return {}
+    samples = [sample for walk in walks for sample in walk.samples]
+    signals = [sample.signal._asdict() for sample in samples]
+    return {
+        "unix_s": np.array([sample.unix_s for sample in samples], float),
+        "uncertainty": np.array([sample.uncertainty for sample in samples], float),
+        "level_unit": np.array([signal["level_unit"] or "" for signal in signals], str),
+        **{
+            name: np.array([nan if known[name] is None else known[name] for known in signals])
+            for name in _SIGNAL_NUMBERS
+        },
+    }
 
 
 def keep_survey(config: Config, survey: Survey, identity: Mapping[str, str]) -> str | None:
@@ -62,6 +104,39 @@ def keep_survey(config: Config, survey: Survey, identity: Mapping[str, str]) -> 
     except InputOutputError as error:
         return f"the survey is not stored for the next run: {error}"
     return None
+
+
+class RecordedWalks(NamedTuple):
+    """What a survey file contains."""
+
+    config: Config
+    walks: list[Survey]
+
+
+def read_walks(path: Path) -> RecordedWalks:
+    """The walks of a survey file with the time of each sample; DataError if it has none."""
+    check_archive(path)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+            walks, names = _walks_in(kept), set(kept.files)
+            config_json = str(kept["config"]) if "config" in names else None
+    except Exception as error:  # a damaged archive may raise anything
+        raise DataError(f"{path}: cannot be read as a survey: {error}", _FORMAT) from error
+    if config_json is None or "unix_s" not in names:
+        raise DataError(
+            f"{path}: is a survey of an earlier version, without the times of its samples",
+            "measure the rail again with this version",
+        )
+    try:
+        config = stored_config(config_json)
+    except DataError as error:
+        raise DataError(
+            f"{path}: its config cannot be used: {error.detail}",
+            "use the version of macontrol that wrote it",
+        ) from None
+    if not all(walk.can_be(config) for walk in walks):
+        raise DataError(f"{path}: is damaged: its samples do not fit its rail", _FORMAT)
+    return RecordedWalks(config, walks)
 
 
 @dataclass(frozen=True)
@@ -87,14 +162,51 @@ def fresh_survey(path: Path, config: Config, identity: Mapping[str, str]) -> Sur
 
 
 def _survey_in(kept: Mapping[str, Any]) -> Survey:
+    """The last walk of a file."""
+    return _walks_in(kept)[-1]
+
+
+def _walks_in(kept: Mapping[str, Any]) -> list[Survey]:
+    """The walks of a file; raise anything if it is damaged."""
     position, reward = (kept[name].astype(float, casting="safe") for name in ("position", "reward"))
     noise_variance = float(kept["noise_variance"].item()) if "noise_variance" in kept else nan
-    return Survey(
-        position,
-        reward,
-        noise_variance=None if isnan(noise_variance) else noise_variance,
-        walked_wall_s=float(kept["time"].item()),
-    )
+    noise = None if isnan(noise_variance) else noise_variance
+    ended = float(kept["time"].item())
+    if "walk" not in kept:
+        return [Survey(position, reward, noise_variance=noise, walked_wall_s=ended)]
+    walk, ends = kept["walk"], kept["walk_ended_unix_s"].astype(float, casting="safe")
+    if not walk.shape == position.shape == reward.shape == (len(walk),):
+        raise ValueError("its arrays have different lengths")
+    samples = _samples_in(kept, position, reward)
+    walks = []
+    for number, walked_wall_s in enumerate(ends.tolist(), start=1):
+        chosen = np.flatnonzero(walk == number)
+        if samples:
+            found = Survey.of([samples[index] for index in chosen], walked_wall_s)
+        else:
+            found = Survey(position[chosen], reward[chosen], noise, walked_wall_s)
+        walks.append(found)
+    return walks
+
+
+def _samples_in(kept: Mapping[str, Any], position: Array, reward: Array) -> list[Sample]:
+    """What is known of each sample; empty for a file that has positions and rewards only."""
+    if "unix_s" not in kept:
+        return []
+    columns = [
+        kept[name].astype(float, casting="safe").tolist()
+        for name in ("uncertainty", "unix_s", *_SIGNAL_NUMBERS)
+    ]
+    rows = zip(position.tolist(), reward.tolist(), *columns, strict=True)
+    samples = []
+    for unit, row in zip(kept["level_unit"].tolist(), rows, strict=True):
+        found = [None if isnan(number) else number for number in row[4:]]
+        signal = Signal(**dict(zip(_SIGNAL_NUMBERS, found, strict=True)))
+        count = None if signal.samples is None else int(signal.samples)
+        signal = signal._replace(level_unit=str(unit) or None, samples=count)
+        place, reward_there, sigma, unix_s = row[:4]
+        samples.append(Sample(place, reward_there, sigma, unix_s, signal))
+    return samples
 
 
 def _refusal(kept: Mapping[str, Any], config: Config, identity: Mapping[str, str]) -> str | None:

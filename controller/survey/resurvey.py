@@ -5,6 +5,7 @@ The loop runs it like any other policy, so the guard, late rewards and recovery 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from math import isfinite, nan
 
@@ -12,7 +13,7 @@ from macontrol.config import Config
 from macontrol.config.model.grid import are_apart
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.runtime.observation import Observation
-from macontrol.controller.survey.samples import Survey, require_enough
+from macontrol.controller.survey.samples import Sample, Survey, require_enough
 
 # Slots at one position without its reward: a late reward may arrive some slots later.
 _MOST_SLOTS = 10
@@ -31,9 +32,12 @@ class Resurvey:
         step_mm = config.physical.step_mm
         step = 0.0 if step_mm == "ideal" else config.physical.to_wavelengths(step_mm)
         self._tolerance = max(_TOLERANCE * self._grid.spacing, step)
-        self._seen: dict[int, tuple[int, tuple[float, float, float]]] = {}
-        """By the index of the survey position: the slot, and position, reward, uncertainty."""
+        self._seen: dict[int, tuple[int, Sample]] = {}
+        """By the index of the survey position: the slot, and the sample."""
         self._slots_here = 0
+        self._slot = 0
+        self._slot_s = config.physical.slot_duration_s
+        self._measure_s = config.slot_timing.measure_s
         self.done = 0
         """How many positions were visited."""
 
@@ -47,15 +51,21 @@ class Resurvey:
         return self.done == len(self._positions)
 
     def take(self, arrived: Iterable[tuple[Observation, float]]) -> None:
-        """Keep the rewards at survey positions, with their uncertainty."""
+        """Keep the rewards at survey positions, with what else is known of them."""
         if not self._has_begun:
             return
         for seen, where in arrived:
             for index in (self.done, *range(self.done - 1, -1, -1)):
                 if index < len(self._positions) and self._is_at(index, where):
-                    sample = where, seen.reward, seen.uncertainty
+                    sample = Sample(
+                        where, seen.reward, seen.uncertainty, self._unix_s(seen.slot), seen.signal
+                    )
                     self._seen.setdefault(index, (seen.slot, sample))
                     break
+
+    def _unix_s(self, slot: int) -> float:
+        """When a slot was measured; taken soon after the measurement of the slot `_slot + 1`."""
+        return time.time() - (self._slot + 1 - slot) * self._slot_s - self._measure_s / 2
 
     def observe(self, slot: int, position: float, reward: float) -> None:
         """`take` keeps the rewards."""
@@ -67,6 +77,7 @@ class Resurvey:
         """A survey has no target."""
 
     def decide(self, slot: int, position: float) -> Decision:
+        self._slot = slot
         if not self._has_begun:
             self._has_begun = True
             if position > self._grid.length / 2:
@@ -81,7 +92,7 @@ class Resurvey:
     def survey(self) -> Survey:
         """The survey; ProbeError if too few positions have a reward."""
         require_enough(len(self._seen), len(self._positions))
-        return Survey.of(sorted(sample for _, sample in self._seen.values()))
+        return Survey.of([sample for _, sample in self._seen.values()])
 
     def _advance(self, position: float) -> None:
         """Continue to the next position if this one has its reward, or after enough slots."""

@@ -5,17 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config
 from macontrol.config.model.errors import ProbeError
+from macontrol.hal.probe import UNKNOWN_SIGNAL, Signal
 
 Array = NDArray[np.float64]
 
 LEAST_SHARE = 0.5
 """The share of the positions that must give a reward."""
+
+
+class Sample(NamedTuple):
+    """One measurement at one position."""
+
+    position: float
+    """In wavelengths."""
+    reward: float
+    uncertainty: float = nan
+    """Standard deviation of the reward; NaN if unknown."""
+    unix_s: float = nan
+    """The middle of the measuring interval, in seconds of UTC since 1970; NaN if unknown."""
+    signal: Signal = UNKNOWN_SIGNAL
 
 
 @dataclass(frozen=True)
@@ -28,15 +44,20 @@ class Survey:
     """The variance of a reward's noise as the probe reported; None for the simulator's."""
     walked_wall_s: float | None = None
     """When the survey ended, in seconds of UTC since 1970; None for a snapshot before slot 1."""
+    samples: tuple[Sample, ...] = ()
+    """The same samples with what else is known of each; empty if nothing is."""
 
     @classmethod
-    def of(cls, samples: Sequence[tuple[float, float, float]]) -> Survey:
-        """The survey that ends now, of samples: position, reward and uncertainty of each."""
-        position, reward, uncertainty = np.array(samples or np.empty((0, 3))).T
+    def of(cls, samples: Sequence[Sample], walked_wall_s: float | None = None) -> Survey:
+        """The survey of these samples; it ends now if no time is given."""
+        ordered = tuple(sorted(samples, key=lambda sample: (sample.position, sample.unix_s)))
+        known = np.array([sample[:3] for sample in ordered] or np.empty((0, 3)), float)
+        position, reward, uncertainty = known.T
         variances = np.square(uncertainty[np.isfinite(uncertainty)])
         # There is nothing to subtract for a probe that does not know its noise.
         noise_variance = float(variances.mean()) if len(variances) else 0.0
-        return cls(position, reward, noise_variance, walked_wall_s=time.time())
+        ended = time.time() if walked_wall_s is None else walked_wall_s
+        return cls(position, reward, noise_variance, ended, ordered)
 
     def sigma_f2(self, config: Config) -> float:
         """The kernel's output scale: the sample variance of the rewards less that of the noise."""
@@ -68,9 +89,14 @@ class Survey:
         return float(self.position[int(np.argmax(self.reward))])
 
 
+def enough(rewards: int, positions: int) -> bool:
+    """Whether enough positions of a survey have a reward."""
+    return rewards >= max(2, LEAST_SHARE * positions)
+
+
 def require_enough(rewards: int, positions: int) -> None:
     """Raise ProbeError if too few positions of a survey have a reward."""
-    if rewards < max(2, LEAST_SHARE * positions):
+    if not enough(rewards, positions):
         raise ProbeError(
             f"the survey has a reward at only {rewards} of {positions} positions",
             "see what `macontrol check` reports about the probe",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from macontrol.config import Config
@@ -16,7 +17,7 @@ from macontrol.controller.runtime.rail import Rail
 from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.controller.runtime.stop import StopToken
-from macontrol.controller.survey.samples import Survey, require_enough
+from macontrol.controller.survey.samples import Sample, Survey, enough, require_enough
 from macontrol.hal import Backend, Clock, Measurement, Probe
 from macontrol.hal.probe import NO_SIGNAL, TONE_LOST
 
@@ -42,7 +43,24 @@ def walk_rail(
     may_move: Callable[[], bool] | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Survey:
-    """Walk a bench's rail, stroke by stroke through the guard, and measure at each position.
+    """Walk a bench's rail once, from left to right, and measure at each position: see `rail_walk`.
+
+    The survey of a run that is stopped has the positions up to there.
+    """
+    walk = rail_walk(config, bench, clock, recorder, stop=stop, may_move=may_move)
+    return walk.run(config.survey_positions, on_progress=on_progress)
+
+
+def rail_walk(
+    config: Config,
+    bench: Backend,
+    clock: Clock,
+    recorder: Recorder,
+    *,
+    stop: StopToken,
+    may_move: Callable[[], bool] | None = None,
+) -> SurveyWalk:
+    """Walks along a bench's rail, stroke by stroke through the guard.
 
     `may_move` is called before each stroke. It may wait; no stroke follows once it returns False.
     """
@@ -62,12 +80,11 @@ def walk_rail(
     def go_to(position: float) -> float:
         return rail.clamp(approach.run(position))
 
-    walk = SurveyWalk(config, bench.probe, clock, go_to, recorder, stop)
-    return walk.run(config.survey_positions, on_progress=on_progress)
+    return SurveyWalk(config, bench.probe, clock, go_to, recorder, stop)
 
 
 class SurveyWalk:
-    """Walks the rail from left to right. `go_to` brings the antenna to a position (wavelengths)."""
+    """Walks the rail, once per `run`. `go_to` brings the antenna to a position (wavelengths)."""
 
     def __init__(
         self,
@@ -84,17 +101,21 @@ class SurveyWalk:
         self._stop = stop or StopToken()
         self._patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
         self._watch = SignalWatch(config, clock, recorder, self._withdraw)
-        self._seen: dict[int, tuple[float, float, float]] = {}
-        """Position, reward and uncertainty by the number of the measurement."""
+        self._seen: dict[int, Sample] = {}
+        """By the number of the measurement; the times are those of the clock."""
+        self._finished: list[tuple[range, int, float]] = []
+        """Of each finished walk: its numbers, how many positions it had, when it ended."""
         self._number = _FIRST_NUMBER
+        self._begun_s = 0.0
+        """When the latest measurement began."""
         self._rewarding = Rewarding(config)
         self._interval_s = config.slot_timing.measure_s
 
     def run(
         self, positions: Sequence[float], *, on_progress: Callable[[int], None] = lambda _: None
     ) -> Survey:
-        """Measure at these positions; leave out those without a valid reward."""
-        self._seen.clear()
+        """Measure at these positions, in their order; leave out those without a valid reward."""
+        first = self._number + 1
         for done, wanted in enumerate(positions, start=1):
             if self._stop.is_set:
                 break
@@ -102,14 +123,44 @@ class SurveyWalk:
             for _ in range(_ATTEMPTS):
                 measurement = self._measure(position)
                 if measurement is not None and measurement.valid:
-                    found = position, measurement.reward, measurement.uncertainty
-                    self._seen[measurement.slot] = found
+                    self._seen[measurement.slot] = Sample(
+                        position,
+                        measurement.reward,
+                        measurement.uncertainty,
+                        self._begun_s + self._interval_s / 2,
+                        measurement.signal,
+                    )
                     break
             on_progress(done)
-        seen = list(self._seen.values())
+        numbers, ended_s = range(first, self._number + 1), self._clock.now()
+        survey = self._survey(numbers, ended_s)
         if not self._stop.is_set:
-            require_enough(len(seen), len(positions))
-        return Survey.of(seen)
+            require_enough(len(survey.samples), len(positions))
+            self._finished.append((numbers, len(positions), ended_s))
+        return survey
+
+    @property
+    def finished(self) -> list[Survey]:
+        """The survey of each finished walk.
+
+        A reward of the end of a walk can be withdrawn in the next one. A walk that has too few
+        rewards left is not in the list.
+        """
+        surveys = [
+            (self._survey(numbers, ended_s), positions)
+            for numbers, positions, ended_s in self._finished
+        ]
+        return [survey for survey, positions in surveys if enough(len(survey.samples), positions)]
+
+    def _survey(self, numbers: range, ended_s: float) -> Survey:
+        """The survey of some measurements, with its times in UTC."""
+        since_1970_s = time.time() - self._clock.now()
+        samples = [
+            sample._replace(unix_s=sample.unix_s + since_1970_s)
+            for number, sample in self._seen.items()
+            if number in numbers
+        ]
+        return Survey.of(samples, ended_s + since_1970_s)
 
     def _withdraw(self, measurements: Sequence[Observation]) -> None:
         for measurement in measurements:
@@ -119,6 +170,7 @@ class SurveyWalk:
         """One observation; wait for a failing probe or a lost signal while patience lasts."""
         while not self._stop.is_set:
             self._number += 1
+            self._begun_s = self._clock.now()
             try:
                 found = measure_once(
                     self._probe, self._clock, self._number, self._interval_s, self._stop

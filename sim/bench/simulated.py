@@ -101,20 +101,34 @@ class SimulatedProbe:
         self._fixed_position = config.physical.x_0
         self._ready: list[Measurement] = []
         self._due_s = 0.0
+        self._surveyed_from_s: float | None = None
+        """When the first measurement before slot 1 began."""
         self.fixed_reward_sum = 0.0
-        self.reward_sum = 0.0
         self.measured = 0
+        self.latest = 0, 0.0
+        """The slot that was measured last, and the reward without noise of a holding antenna."""
 
     def request(self, slot: int, start_s: float, end_s: float) -> None:
-        self._channel.advance(slot - self._channel.slot)
+        steps = self._survey_steps(start_s) if slot < 1 else slot - self._channel.slot
+        self._channel.advance(steps)
         position = self._physical.to_wavelengths(self._stage.position_now())
         reward = self._channel.reward(position)
-        self.reward_sum += reward
         self.fixed_reward_sum += self._channel.reward(self._fixed_position)
         self.measured += 1
+        self.latest = slot, reward
         observed = Reward(reward + self._channel.noise, self._noise_std)
         self._ready.append(Measurement(slot, observed))
         self._due_s = end_s
+
+    def _survey_steps(self, start_s: float) -> int:
+        """How far the channel drifts until a measurement of a survey: a slot takes T_s there too.
+
+        Each measurement has a noise of its own, so it is at least one slot.
+        """
+        if self._surveyed_from_s is None:
+            self._surveyed_from_s = start_s
+        elapsed = (start_s - self._surveyed_from_s) / self._physical.slot_duration_s
+        return max(1, 1 + int(elapsed) - self._channel.slot)
 
     def collect(self, deadline_s: float) -> Sequence[Measurement]:
         self._clock.sleep_until(min(self._due_s, deadline_s))
@@ -162,10 +176,8 @@ class SimulatedBench:
 
     @property
     def fixed_antenna_reward(self) -> float:
-        """The mean reward of a fixed antenna at x_0, over the slots that were measured."""
-        return self.probe.fixed_reward_sum / max(self.probe.measured, 1)
+        """The mean reward of a fixed antenna at x_0, over the slots that were measured.
 
-    @property
-    def earned_reward(self) -> float:
-        """The mean reward of the antenna without noise, over the slots that were measured."""
-        return self.probe.reward_sum / max(self.probe.measured, 1)
+        It holds in every slot.
+        """
+        return self.probe.fixed_reward_sum / max(self.probe.measured, 1)

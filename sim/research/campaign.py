@@ -25,9 +25,7 @@ from macontrol.config.files.atomic_file import atomic_text
 from macontrol.config.files.input_file import RESULT_LIMIT, read_input
 from macontrol.config.model.errors import InputOutputError, MacontrolError, reason_of
 from macontrol.sim.research.tasks import Oracle, Result, Task
-from macontrol.sim.world.rewardmap import simulate_map
 
-MAP_SECONDS_PER_SLOT = 4e-5
 JOB_SECONDS = 8.0
 """The approximate length of a job: long compared with the simulation of its map."""
 LINE_INTERVAL_S = 15.0
@@ -38,7 +36,7 @@ Job: TypeAlias = tuple[Task, ...]
 
 def job_seconds(job: Job) -> float:
     """The approximate time of a job on one core."""
-    return sum(task.seconds for task in job) + job[0].config.run.horizon * MAP_SECONDS_PER_SLOT
+    return sum(task.seconds for task in job) + job[0].map_seconds
 
 
 def plan_jobs(tasks: Iterable[Task]) -> list[Job]:
@@ -51,11 +49,12 @@ def plan_jobs(tasks: Iterable[Task]) -> list[Job]:
 
 
 def _cut(tasks: list[Task]) -> list[Job]:
-    """The tasks of one world as jobs of about equal length, none much longer than JOB_SECONDS."""
+    """The tasks of one world as jobs of about equal length, none much longer than JOB_SECONDS,
+    or than twice the time of its map."""
     # Oracles stay together, because they are computed in one pass.
     tasks = sorted(tasks, key=lambda task: type(task).__name__)
     ends = np.cumsum([task.seconds for task in tasks])
-    pieces = max(1, round(ends[-1] / JOB_SECONDS))
+    pieces = max(1, round(ends[-1] / max(JOB_SECONDS, 2 * tasks[0].map_seconds)))
     shares = ends[-1] / pieces * np.arange(1, pieces)
     cuts = [0, *np.searchsorted(ends, shares).tolist(), None]
     return [tuple(tasks[a:b]) for a, b in pairwise(cuts) if tasks[a:b]]
@@ -64,7 +63,7 @@ def _cut(tasks: list[Task]) -> list[Job]:
 def run_job(job: Job) -> dict[str, Result]:
     """Execute a job; the result of each task by its key."""
     config = job[0].config
-    world = simulate_map(config, config.run.seed, config.run.horizon)
+    world = job[0].source.simulate(config, config.run.seed, config.run.horizon)
     oracles = [task for task in job if isinstance(task, Oracle)]
     others = [task for task in job if not isinstance(task, Oracle)]
     results = [*Oracle.compute_all(oracles, world), *(task.compute(world) for task in others)]

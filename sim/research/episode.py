@@ -29,6 +29,9 @@ class Episode:
     """g_t(x_t), without noise."""
     observed: Array
     """r_t, with noise."""
+    weight: Array
+    """The part of a holding antenna's reward that each slot earns; the policy learns that reward.
+    """
     theory: dict[str, Verdict]
 
     def net_reward(self, movement_cost: float) -> float:
@@ -43,6 +46,7 @@ def play(
     seed: int = 0,
     meter: bool = False,
     late: NDArray[np.bool_] | None = None,
+    missing: NDArray[np.bool_] | None = None,
     begin_held: bool = False,
 ) -> Episode:
     """Run the policy of a config on a map. `meter` also measures how the surface moves (Lemma 2).
@@ -51,7 +55,7 @@ def play(
     """
     survey = Survey(world.survey_position, world.survey_reward)
     policy = make_policy(config, survey, seed=seed, begin_held=begin_held)
-    return play_policy(config, policy, world, meter=meter, late=late)
+    return play_policy(config, policy, world, meter=meter, late=late, missing=missing)
 
 
 def play_policy(
@@ -61,10 +65,12 @@ def play_policy(
     *,
     meter: bool = False,
     late: NDArray[np.bool_] | None = None,
+    missing: NDArray[np.bool_] | None = None,
 ) -> Episode:
     """Run a policy on a map, as in Algorithm 1: observe at x_t, decide x_{t+1}.
 
-    The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks.
+    The rewards of `late` slots arrive one slot later, as with a radio that sends in blocks; those
+    of `missing` slots never. The policy learns the reward of a holding antenna, as the map has it.
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
@@ -72,14 +78,17 @@ def play_policy(
     surface_meter = SurfaceMeter()
     lowest, highest = -ON_GRID, grid.length + ON_GRID
     stroke = config.physical.rho_max + 2 * ON_GRID
+    absent = np.zeros(slots, dtype=np.bool_) if missing is None else missing
+    delayed = np.zeros(slots, dtype=np.bool_) if late is None else late & ~absent
+    comes_late, comes = delayed.tolist(), (~(absent | delayed)).tolist()
     x = policy.start_position
     for t in range(slots):
         g = grid.interpolate(world.reward[t], x)
         r = g + float(world.noise[t])
         with POLICY_CODE:
-            if late is not None and t > 0 and late[t - 1]:
+            if t > 0 and comes_late[t - 1]:
                 policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
-            if late is None or not late[t]:
+            if comes[t]:
                 policy.observe(t + 1, x, r)
             decision = policy.decide(t + 1, x)
             target[t], after[t] = decision.target, decision.position
@@ -92,6 +101,8 @@ def play_policy(
             raise _out_of_reach(config, t + 1, x, wanted)
         position[t], reward[t], observed[t] = x, g, r
         x = wanted
+    # x_1 is where the antenna already is.
+    weight = config.physical.actuation_plan.weights(np.abs(np.diff(position, prepend=position[0])))
     trajectory = Trajectory(
         start=policy.start_position,
         position=position,
@@ -106,7 +117,7 @@ def play_policy(
         rho_max=config.physical.rho_max,
         margin=margin_of(policy),
     )
-    return Episode(trajectory, reward, observed, verdicts)
+    return Episode(trajectory, reward * weight, observed * weight, weight, verdicts)
 
 
 def outcome_of(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:

@@ -8,6 +8,13 @@ sum of rewards from slot t on,
 The maximum is taken separately for the two directions of travel. With the price in the argument,
 U(x) − c_e x to the right and U(x) + c_e x to the left, each is a sliding maximum, which is built
 by doubling its width.
+
+With actuation as needed, a move by d into slot t leaves only the part w(d) of g_t. U_t is then the
+sum if the antenna holds in slot t, and a move into it loses (1 − w(d)) g_t(x) more than c_e |d|:
+
+    U_t(x) = g_t(x) + max over |d| <= n of (U_{t+1}(x + d) − (1 − w(d)) g_{t+1}(x + d) − c_e |d|).
+
+The loss depends on the place and not only on the distance, so the maximum is taken over each |d|.
 """
 
 from __future__ import annotations
@@ -38,6 +45,8 @@ class OraclePath:
 
     index: NDArray[np.intp]
     position: Floats
+    reward: Floats
+    """The reward of each slot, without noise."""
     value: float
 
 
@@ -53,7 +62,7 @@ def oracle_value(
     value = reward[-1] + np.zeros((len(costs), 1))
     for _ in recursion.backward(value, len(reward) - 1, 0):
         pass
-    first = value - _first_move(config, costs)
+    first = value - _first_move(config, costs, reward[0])
     return np.asarray(first.max(axis=1) + recursion.level())
 
 
@@ -75,8 +84,10 @@ def oracle_path(reward: Floats, config: Config, movement_cost: float | None = No
 
     position, reach = config.grid.points, recursion.reach
     index = np.empty(slots, dtype=np.intp)
-    index[0] = at = int(np.argmax(value - _first_move(config, costs)))
-    price = float(costs[0]) * config.algorithm.grid_spacing * np.abs(np.arange(-reach, reach + 1))
+    index[0] = at = int(np.argmax(value - _first_move(config, costs, reward[0])))
+    steps = np.abs(np.arange(-reach, reach + 1))
+    price = float(costs[0]) * config.algorithm.grid_spacing * steps
+    lost = recursion.lost[steps]
     ends = sorted(kept)
     for begin, end in pairwise(ends):
         # Compute the values of rows begin + 1 … end again, from the last one down.
@@ -87,13 +98,15 @@ def oracle_path(reward: Floats, config: Config, movement_cost: float | None = No
             rows[slot - begin - 1] = value
         for slot in range(begin + 1, end + 1):
             low, high = max(0, at - reach), min(points, at + reach + 1)
-            ahead = rows[slot - begin - 1, low:high] - price[low - at + reach : high - at + reach]
+            within = slice(low - at + reach, high - at + reach)
+            ahead = rows[slot - begin - 1, low:high] - price[within]
+            ahead -= lost[within] * reward[slot, low:high]
             at = low + int(ahead.argmax())
             index[slot] = at
     travelled = np.abs(np.diff(position[index], prepend=config.physical.x_0))
-    earned = reward[np.arange(slots), index]
+    earned = reward[np.arange(slots), index] * config.physical.actuation_plan.weights(travelled)
     value_sum = math.fsum(earned.tolist()) - float(costs[0]) * math.fsum(travelled.tolist())
-    return OraclePath(index, position[index], value_sum)
+    return OraclePath(index, position[index], earned, value_sum)
 
 
 def regret_of_run(
@@ -102,16 +115,20 @@ def regret_of_run(
     """Regret per slot over slots 1 … T (eq. regret), from the position in each slot that was run.
 
     In missed slots the antenna stayed at its position. Both the run and the oracle pay for the
-    travel from x_0.
+    travel from x_0, and spend the planned time on each move.
     """
     last = slots[-1]
     reward = reward_rows(config, seed, last)
     index = np.searchsorted(np.asarray(slots), np.arange(1, last + 1), side="right") - 1
     position = np.asarray(positions)[np.maximum(index, 0)]
     interpolate = config.grid.interpolate
-    earned = sum(interpolate(row, x) for row, x in zip(reward, position.tolist(), strict=True))
-    travel = float(np.abs(np.diff(position, prepend=config.physical.x_0)).sum())
-    net = earned - config.reward.movement_cost * travel
+    steps = np.abs(np.diff(position, prepend=config.physical.x_0))
+    weights = config.physical.actuation_plan.weights(steps)
+    earned: float = sum(
+        interpolate(row, x) * weight
+        for row, x, weight in zip(reward, position.tolist(), weights.tolist(), strict=True)
+    )
+    net = earned - config.reward.movement_cost * float(steps.sum())
     return (float(oracle_value(reward, config)[0]) - net) / last
 
 
@@ -130,6 +147,11 @@ class _Recursion:
             points - 1,
             math.floor(config.physical.rho_max / config.algorithm.grid_spacing + ON_GRID),
         )
+        plan, spacing = config.physical.actuation_plan, config.algorithm.grid_spacing
+        self.lost: Floats = 1.0 - plan.weights(spacing * np.arange(self.reach + 1.0))
+        """1 − w(d), by the distance in grid steps."""
+        self._loses = bool(self.lost.any())
+        self._step_price = costs[:, np.newaxis] * spacing
         self._price = np.multiply.outer((-costs, costs), config.grid.points)
         # To the right a window of reach + 1 points begins at x, to the left it ends at x. With the
         # padding on opposite sides both are windows that begin at x.
@@ -152,19 +174,31 @@ class _Recursion:
         right_price, left_price = self._price
         while slot > stop:
             slot -= 1
-            np.add(value, right_price, out=self._to_right)
-            np.add(value, left_price, out=self._to_left)
-            for near, far, target in doublings:
-                np.maximum(near, far, out=target)
-            # With reach 0 the window is the padded array itself, which is written again above.
-            windowed -= self._price
-            np.maximum(windowed[0], windowed[1], out=value)
+            if self._loses:
+                self._best_move(value, reward[slot + 1])
+            else:
+                np.add(value, right_price, out=self._to_right)
+                np.add(value, left_price, out=self._to_left)
+                for near, far, target in doublings:
+                    np.maximum(near, far, out=target)
+                # With reach 0 the window is the padded array itself, which is written again above.
+                windowed -= self._price
+                np.maximum(windowed[0], windowed[1], out=value)
             value += reward[slot]
             if slot % LEVEL_SLOTS == 0:
                 level = value.max(axis=1, keepdims=True)
                 value -= level
                 self._levels.append(level[:, 0])
             yield slot
+
+    def _best_move(self, value: Floats, reward: Floats) -> None:
+        """Turn the values of a slot into the best over all moves into it; `reward` is its g_t."""
+        ahead = value.copy()
+        for steps in range(1, self.reach + 1):
+            moved = ahead - self.lost[steps] * reward
+            moved -= steps * self._step_price
+            np.maximum(value[:, :-steps], moved[:, steps:], out=value[:, :-steps])
+            np.maximum(value[:, steps:], moved[:, :-steps], out=value[:, steps:])
 
     def level(self) -> Floats:
         """The sum of all shifts of the values so far, for each movement cost."""
@@ -176,9 +210,13 @@ def _costs(config: Config, movement_costs: Sequence[float] | None) -> Floats:
     return np.array(costs, dtype=np.float64)
 
 
-def _first_move(config: Config, costs: Floats) -> Floats:
-    """The price of x_1 from x_0 for each cost and grid point; infinite out of reach."""
+def _first_move(config: Config, costs: Floats, reward: Floats) -> Floats:
+    """The price of x_1 from x_0 for each cost and grid point; infinite out of reach.
+
+    `reward` is g_1, of which the move leaves a part.
+    """
     distance: Floats = np.abs(config.grid.points - config.physical.x_0)
     tolerance = ON_GRID * config.algorithm.grid_spacing
     out_of_reach = np.where(distance <= config.physical.rho_max + tolerance, 0.0, np.inf)
-    return np.multiply.outer(costs, distance) + out_of_reach
+    lost = (1.0 - config.physical.actuation_plan.weights(distance)) * reward
+    return np.multiply.outer(costs, distance) + out_of_reach + lost

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -24,9 +24,10 @@ from macontrol.config import Config
 from macontrol.config.policies import unused_settings
 from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
 from macontrol.controller.survey.samples import Survey
-from macontrol.sim.research.episode import play
+from macontrol.sim.research.episode import Episode, play
 from macontrol.sim.research.oracle import oracle_path, oracle_value
 from macontrol.sim.world.rewardmap import RewardMap, cumulative_variation
+from macontrol.sim.world.worlds import PAPER, World
 
 Array = NDArray[np.float64]
 Result: TypeAlias = dict[str, Any]
@@ -50,6 +51,8 @@ class Task(ABC):
     """One result to compute in the world of `config`, with its seed and horizon."""
 
     config: Config
+    source: World = field(default=World(), kw_only=True)
+    """What makes the map; `config` has the drift of its speed already."""
 
     @abstractmethod
     def compute(self, world: RewardMap) -> Result:
@@ -65,11 +68,16 @@ class Task(ABC):
         """The approximate time of all slots."""
         return self.seconds_per_slot * self.config.run.horizon
 
+    @property
+    def map_seconds(self) -> float:
+        """The approximate time of the map."""
+        return self.config.run.horizon * (4e-5 if self.source.name == PAPER else 1e-3)
+
     @cached_property
     def key(self) -> str:
         """A hash of everything the result depends on."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        del own["config"]
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        del own["config"], own["source"]
         return _hash(
             {
                 "format": RESULTS_FORMAT,
@@ -77,6 +85,7 @@ class Task(ABC):
                 "kind": type(self).__name__,
                 "parameters": own,
                 "config": self.config.model_dump(mode="json", include=_RESULT_SECTIONS),
+                **self._source_key,
             }
         )
 
@@ -89,8 +98,14 @@ class Task(ABC):
                 **self.config.model_dump(mode="json", include=_WORLD_SECTIONS),
                 "reward": [reward.snr_db, reward.noise_level],
                 "grid": self.config.algorithm.grid_spacing,
+                **self._source_key,
             }
         )
+
+    @property
+    def _source_key(self) -> dict[str, Any]:
+        """The source, unless it is the paper's channel: its config says everything."""
+        return {} if self.source.name == PAPER else {"source": asdict(self.source)}
 
 
 class Play(Task):
@@ -102,9 +117,13 @@ class Play(Task):
         return 7e-5 if has_posterior else 1e-5
 
     def compute(self, world: RewardMap) -> Result:
-        episode = play(self.config, world, seed=self.config.run.seed, begin_held=True)
+        return self.summary(play(self.config, world, seed=self.config.run.seed, begin_held=True))
+
+    @staticmethod
+    def summary(episode: Episode) -> Result:
+        """What is kept of a run."""
         run = episode.trajectory
-        at = checkpoints(world.slots) - 1
+        at = checkpoints(len(episode.reward)) - 1
         steps = np.abs(np.diff(run.position, prepend=run.start))
         return {
             "reward": float(episode.reward.sum()),
@@ -138,9 +157,8 @@ class OracleCourse(Task):
 
     def compute(self, world: RewardMap) -> Result:
         path = oracle_path(world.reward, self.config)
-        earned = world.reward[np.arange(world.slots), path.index]
         steps = np.abs(np.diff(path.position, prepend=self.config.physical.x_0))
-        net = np.cumsum(earned - self.config.reward.movement_cost * steps)
+        net = np.cumsum(path.reward - self.config.reward.movement_cost * steps)
         course = net[checkpoints(world.slots) - 1].tolist()
         return {"net_course": course, "travel": float(steps.sum())}
 
@@ -196,7 +214,7 @@ class KernelErrors(Task):
         survey = Survey(world.survey_position, world.survey_reward)
         sigma_f2, offset = survey.sigma_f2(config), survey.offset(config)
         position = np.concatenate((world.survey_position, run.trajectory.position))
-        reward = np.concatenate((world.survey_reward, run.observed))
+        reward = np.concatenate((world.survey_reward, run.observed / run.weight))
         surveyed = len(world.survey_position)
 
         def window_of(slot: int) -> tuple[Array, Array]:
@@ -277,5 +295,7 @@ def checkpoints(slots: int) -> NDArray[np.int_]:
 
 
 def _hash(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        content, sort_keys=True, allow_nan=False, separators=(",", ":"), default=asdict
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -12,6 +12,7 @@ map becomes a real matrix product.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -159,6 +160,16 @@ def reward_rows(config: Config, seed: int, slots: int) -> Floats:
     distinct = Geometry(geometry.angle[first], geometry.gain[first], geometry.shadow[first])
     expansion.fill(rows, distinct)
     return np.repeat(rows, np.diff([*first, slots]), axis=0)
+
+
+def reward_blocks(config: Config, seed: int) -> Iterator[Floats]:
+    """The rows of `reward_rows` without end, BLOCK_SLOTS at a time, in an array used again."""
+    drift = Drift(config, seed)
+    expansion = _Expansion(config, drift.sub_ray_offset, drift.sub_ray_turn)
+    rows = np.empty((BLOCK_SLOTS, config.grid_size))
+    while True:
+        expansion.fill(rows, drift.take(BLOCK_SLOTS))
+        yield rows
 
 
 def survey_rewards(config: Config, seed: int, positions: Floats | None = None) -> Floats:

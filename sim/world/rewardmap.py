@@ -2,6 +2,9 @@
 
 Policies are replayed on a map, simulated or recorded, and the oracle is computed from it. It has
 the rewards without noise, the noise of the observation in each slot, and the survey.
+
+Rewards and noise are those of a holding antenna, by `physical.actuation` of the map's config. What
+a move leaves of them follows from its distance (`config.model.actuation`).
 """
 
 from __future__ import annotations
@@ -54,6 +57,15 @@ class RewardMap:
     def slots(self) -> int:
         return len(self.noise)
 
+    def scaled(self, factor: float) -> RewardMap:
+        """The map with all rewards multiplied by a factor."""
+        return RewardMap(
+            self.reward * factor,
+            self.noise * factor,
+            self.survey_position,
+            self.survey_reward * factor,
+        )
+
     def save(
         self,
         path: Path | str,
@@ -94,9 +106,18 @@ def simulate_map(config: Config, seed: int, slots: int) -> RewardMap:
 def load_map(path: Path | str, config: Config) -> RewardMap:
     """Read a simulated or recorded map, and refuse one that does not fit the config.
 
-    Nothing in the file is executed: pickled objects are refused.
+    A map that was made with the other `physical.actuation` is converted: its rewards are those of
+    a holding antenna, which transmits in another share of the slot. Nothing in the file is
+    executed: pickled objects are refused.
     """
-    return _fitting(path, RewardMap(**_read_arrays(Path(path))), config)
+    found = _fitting(path, RewardMap(**_read_arrays(Path(path))), config)
+    try:
+        stored = map_config(path)
+    except DataError:  # written by another version; the caller has given another config
+        stored = None
+    if stored is None or stored.physical.actuation == config.physical.actuation:
+        return found
+    return found.scaled(config.physical.transmission_share / stored.physical.transmission_share)
 
 
 def check_map(path: Path | str) -> None:

@@ -33,7 +33,7 @@ from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.controller.recording.tally import EventCounter, Tally
 from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
-from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.loop import SlotLoop, event_of
 from macontrol.controller.runtime.steering import Steering
 from macontrol.display.run_display import RunDisplay
 from macontrol.display.summary import summarise
@@ -168,13 +168,12 @@ class Daemon:
             self._live.floor = closing.enter_context(FloorRequest(None, report))
             bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
             self._live.fixed_reward = self._simulated.fixed_reward
-            if recorder := self._simulated.recorder:
-                self._recorders.add(recorder)
+            self._recorders.add(self._simulated.recorder)
             return bench
         return self._open_serial(closing, resume)
 
     def _open_serial(self, closing: ExitStack, resume: Resume | None) -> Backend:
-        from macontrol.serial_bench import SerialBench, may_home, require_consent
+        from macontrol.serial_bench import SerialBench, may_home, require_consent, silent_floor
 
         config, yes, stop = self._config, self._options.yes, self._signals.stop
         at_terminal = sys.stdin.isatty() and self._display.output.is_terminal
@@ -197,7 +196,10 @@ class Daemon:
             if self._loop is None:
                 raise ProbeError("the start of a run measures the noise floor by itself")
             assert probe is not None
-            return probe.measure_noise_floor().dbfs
+            if bench.transmitter is None:
+                return probe.measure_noise_floor().dbfs
+            with self._steering.silence.kept(self._clock.now):
+                return silent_floor(probe, bench.transmitter).dbfs
 
         # Before the first step: the default action of the signal ends the process.
         report = partial(self._report, EventKind.NOISE_FLOOR)
@@ -272,6 +274,9 @@ class Daemon:
             raise
         finally:
             self._live.phase = State.STOPPING
+            for request in self._steering.end():  # accepted in the last slot
+                kind, detail, value = event_of(request)
+                self._report(kind, f"{detail}; no slot followed", value)
             with suppress(StageError):  # closing the stage reports it
                 loop.halt()
             self._notifier.stopping()
@@ -314,6 +319,9 @@ class Daemon:
         with reports, PolicyMonitor.of(config, loop, self._end_hanging):
             self._reports = reports
             self._live.phase = None
+            every_s = config.tx.floor_every_s
+            if every_s != "off" and self._live.floor is not None:
+                self._live.floor.repeat(every_s)
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
     def _end_hanging(self, error: PolicyError, stack: str) -> None:

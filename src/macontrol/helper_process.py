@@ -12,3 +12,8 @@ import sys
 def python_module(name: str) -> list[str]:
     """The command that runs a module; `-P` keeps the working directory off the path."""
     return [sys.executable, "-P", "-m", name]
+
+
+def python_program(text: str) -> list[str]:
+    """The command that runs a short program, which has only the standard library."""
+    return [sys.executable, "-I", "-S", "-c", text]

@@ -1,8 +1,9 @@
 """The real bench: a serial stage and a software radio, opened in a safe order.
 
 First the board is connected and its limits are read; a slot plan that it cannot keep is refused.
-Then the radio is opened, and its noise floor is measured while the transmitter is off. Nothing
-moves before that. Then the stage is homed, with a person's consent.
+Then the radio is opened, and its noise floor is measured while the transmitter is off: a person has
+switched it off, or the commands of `[tx]` do. Nothing moves before that. Then the stage is homed,
+with a person's consent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 from macontrol.bench_plan import check_stage
@@ -40,6 +42,7 @@ from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stage import require_plausible
 from macontrol.recorders import FaultReporter
+from macontrol.transmitter import Transmitter
 
 _CONNECT_S = 30.0
 # On a busy computer the board is timed again for _BUSY_S, every _BUSY_PAUSE_S.
@@ -54,6 +57,7 @@ _FLOOR_ATTEMPTS = 3
 _BEFORE_ALL_SLOTS = -1_000_000
 _HOMING = "homing the stage"
 SWITCH_ON = "no signal yet: switch the transmitter on"
+_NOT_ON = "no signal yet, although tx.on_command was run: check the transmitter"
 # How often a stop is checked while a person is asked, or the radio starts.
 _POLL_INTERVAL_S = 0.1
 _STOPPED = "stop requested"
@@ -96,6 +100,8 @@ class SerialBench:
             config.stage, clock, confirm_homing=confirm, log=log
         )
         self._probe: Probe = PROBES[config.probe.driver].make(config.probe, clock)
+        self.transmitter = Transmitter.of(config.tx)
+        """None if a person switches it."""
 
     @property
     def stage(self) -> SerialStage:
@@ -120,6 +126,8 @@ class SerialBench:
         # The probe is closed after the stage: a radio may take long.
         closing.callback(_close, PROBE_CODE, self._probe)
         closing.callback(_close, STAGE_CODE, self._stage)
+        if self.transmitter is not None:
+            closing.callback(self.transmitter.close)
         with STAGE_CODE:
             self._stage.connect(now() + _CONNECT_S, self._stop.keep_on)
             port = port_identity(self._config.stage.port_path)
@@ -141,6 +149,8 @@ class SerialBench:
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             floor = self._plausible(self._probe, self._measure_floor(self._probe))
             self._report(f"{self._probe_name}: noise floor {floor}")
+        elif self.transmitter is not None:  # an earlier run may have ended while it was off
+            self._unless_stopped(self.transmitter.on)
         if self._config.stage.homing == "allow":  # otherwise it depends on a person's answer
             self._begin_homing()
         with STAGE_CODE:
@@ -190,7 +200,7 @@ class SerialBench:
         left = _FLOOR_ATTEMPTS
         while True:
             try:
-                return self._unless_stopped(probe.measure_noise_floor)
+                return self._unless_stopped(partial(silent_floor, probe, self.transmitter))
             except ProbeError as error:
                 left -= 1
                 if left == 0 or self._stop.is_set:
@@ -257,7 +267,7 @@ class SerialBench:
                 return
             if not asked:
                 asked = True
-                self._report(SWITCH_ON)
+                self._report(SWITCH_ON if self.transmitter is None else _NOT_ON)
             if seen is not None and seen.reason == TONE_LOST:
                 if not elsewhere:
                     self._report(seen.hint)
@@ -271,6 +281,14 @@ class SerialBench:
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
         """A real rail is unknown before its survey."""
         return
+
+
+def silent_floor(probe: HasNoiseFloor, transmitter: Transmitter | None) -> NoiseFloor:
+    """Measure the noise floor, with the transmitter off if a command can switch it."""
+    with ExitStack() as closing:
+        if transmitter is not None:
+            closing.enter_context(transmitter.silent())
+        return probe.measure_noise_floor()
 
 
 def _close(code: RaisedAs, device: SerialStage | Probe) -> None:

@@ -177,10 +177,16 @@ class ChaoticPolicy(ScriptedPolicy):
     seed=st.integers(0, 2**32),
     rate=st.sampled_from([0.0, 0.02, 0.1, 0.5]),
     step_mm=st.sampled_from([0.0, 0.0125, 1 / 160]),
+    actuation=st.sampled_from(["fixed", "as-needed"]),
 )
-def test_whatever_happens(paper: Config, seed: int, rate: float, step_mm: float) -> None:
+def test_whatever_happens(
+    paper: Config, seed: int, rate: float, step_mm: float, actuation: str
+) -> None:
     config = paper.replace(
-        timing__fault_patience_s=1e6, physical__step_mm=step_mm or "ideal", algorithm__window=20
+        timing__fault_patience_s=1e6,
+        physical__step_mm=step_mm or "ideal",
+        physical__actuation=actuation,
+        algorithm__window=20,
     )
     chaos, clock, kept = Chaos(Random(seed), rate, config), ScriptedClock(), Kept()
     wavelength_mm, slot_s = config.physical.wavelength_mm, config.physical.slot_duration_s
@@ -226,6 +232,15 @@ def test_whatever_happens(paper: Config, seed: int, rate: float, step_mm: float)
     observed = [slot for slot, *_ in policy.seen]
     assert sorted(observed) == sorted(measured)
     assert all(0 <= x <= 6 and abs(reward) < 1e4 for _, x, reward in policy.seen)
+    # The measurement begins after the arrival, and no slot spends more than T_a on its move.
+    of_slot = {record.slot: record for record in records}
+    for slot, begin_s, end_s in probe.requests:
+        assert of_slot[slot].start_s + of_slot[slot].actuate_s <= begin_s + 1e-9
+        assert end_s == pytest.approx(of_slot[slot].start_s + loop.timing.measure_end_s)
+    shares = [record.transmission_share for record in records if record.transmission_share]
+    assert len(shares) == SLOTS
+    assert min(shares) >= 0.8 - 1e-12
+    assert max(shares) <= (1.0 if actuation == "as-needed" else 0.8)
     # The statistics agree with the events.
     for kind, count in (
         (EventKind.REFUSED, tally.refused),

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config, load_config
 from macontrol.sim.research.oracle import oracle_path, oracle_value
+from macontrol.sim.research.oracle_so_far import OracleSoFar
 
 PAPER = load_config()
 SPACING = 0.125
+SPEED, LATENCY_S = 12.0, 2e-4
 
 
 @st.composite
@@ -23,7 +25,9 @@ def cases(draw: st.DrawFn) -> tuple[Config, NDArray[np.float64], list[float]]:
     config = PAPER.replace(
         physical__region_length=(points - 1) * SPACING,
         physical__stroke=SPACING * draw(st.sampled_from([1, 1.5, 2, 3, 4.9, 7])),
-        physical__actuator_speed_m_per_s=100.0,
+        physical__actuator_speed_m_per_s=SPEED,
+        physical__command_latency_s=LATENCY_S,
+        physical__actuation=draw(st.sampled_from(["fixed", "as-needed"])),
         physical__initial_position=(points - 1) * SPACING * draw(st.floats(0, 1)),
         algorithm__grid_spacing=SPACING,
         survey__samples=2,
@@ -45,9 +49,16 @@ def net_of_travel(
         step = abs(index * SPACING - at)
         if step > config.physical.rho_max + 1e-9 * SPACING:
             return -math.inf
-        total += float(reward[slot, index]) - cost * step
+        total += float(reward[slot, index]) * left_by(config, step) - cost * step
         at = index * SPACING
     return total
+
+
+def left_by(config: Config, step: float) -> float:
+    """The part of the slot that a step leaves, relative to a slot without a step."""
+    if config.physical.actuation == "fixed" or step < 1e-9:
+        return 1.0
+    return 1 - (LATENCY_S + step * config.physical.wavelength_mm * 1e-3 / SPEED) / 5e-3
 
 
 @settings(max_examples=150, deadline=None)
@@ -68,3 +79,20 @@ def test_oracle_is_the_best_of_all_paths(
         assert path.value == pytest.approx(best, abs=1e-9)
         walked = tuple(path.index.tolist())
         assert net_of_travel(config, reward, walked, cost) == pytest.approx(best, abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_the_oracle_so_far_is_the_best_of_all_paths_so_far(
+    case: tuple[Config, NDArray[np.float64], list[float]],
+) -> None:
+    config, reward, costs = case
+    config = config.replace(reward__movement_cost=costs[0])
+    oracle = OracleSoFar(config, iter([reward]), stretch_slots=2, stretches=9)
+    for slots in range(1, len(reward) + 1):
+        oracle.advance(slots)
+        best = max(
+            net_of_travel(config, reward, path, costs[0])
+            for path in itertools.product(range(reward.shape[1]), repeat=slots)
+        )
+        assert oracle.best().value == pytest.approx(best, abs=1e-9)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def assert_legends_cover_no_data(figure: Figure) -> None:
     """No legend of the figure overlaps the data area of any of its panels."""
     figure.canvas.draw()
-    legends = list(figure.legends)
+    legends = [legend for part in (figure, *figure.subfigs) for legend in part.legends]
     legends += [legend for axes in figure.axes if (legend := axes.get_legend()) is not None]
     assert legends
     for legend in legends:

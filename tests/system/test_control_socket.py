@@ -90,6 +90,11 @@ class TestActions:
         assert first.detail == second.detail  # "100 samples, sigma_f": all positions have a reward
         walked = {round(x, 6) for x in run.slots["position"]}
         assert {round(x, 6) for x in run.header.config.survey_positions} <= walked
+        # A run that continues this one starts from the second survey.
+        again = run.header.resurvey
+        assert again is not None
+        assert again.survey.sigma_f2(run.header.config) ** 0.5 == second.value != first.value
+        assert 0 < again.slot < second.slot
 
     @pytest.mark.parametrize(
         ("method", "parameters"),

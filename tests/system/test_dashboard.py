@@ -183,6 +183,17 @@ def test_curves_move(page: Page) -> None:
     assert "token" not in page.driver.current_url
 
 
+def test_the_oracle_of_the_slots_so_far_is_drawn(page: Page) -> None:
+    page.open_live()
+    page.wait(lambda: "Computed every 2.00 s" in page.text("oracle-text"))
+    known = "return window.macontrol.board.model.series.{}.filter((v) => v !== null).length"
+    page.wait(lambda: page.script(known.format("oracle")) > 10)
+    assert page.script(known.format("best")) > 10
+    slot = page.script("return window.macontrol.board.model.oracle.slot")
+    page.wait(lambda: page.script("return window.macontrol.board.model.oracle.slot") > slot)
+    assert "oracle" in page.part("reward-legend").text
+
+
 def test_hold_is_one_click_and_so_is_resume(page: Page) -> None:
     page.open_live()
     hold = page.part("hold")
@@ -229,6 +240,49 @@ def test_a_setting_changes_and_a_wrong_one_is_explained(page: Page) -> None:
     beta.send_keys("-1", Keys.ENTER)
     page.wait(lambda: page.driver.find_elements(By.CSS_SELECTOR, ".toasts .bad"))
     assert page.snapshot("settings")["algorithm.beta"]["value"] == 2.25
+
+
+def test_a_survey_is_asked_for_and_walks_the_rail(page: Page) -> None:
+    page.open_live()
+    button = page.part("resurvey")
+    button.click()
+    page.wait(lambda: "walks along the whole rail" in page.driver.find_element(By.ID, "ask").text)
+    page.driver.find_element(By.ID, "ask-no").click()
+    assert page.state == "Running"
+    button.click()
+    page.driver.find_element(By.ID, "ask-yes").click()
+    page.wait(lambda: page.state == "Surveying" and not button.is_enabled())
+    page.part("hold").click()
+    page.wait(lambda: page.state == "Holding" and not button.is_enabled())
+    page.part("hold").click()
+    page.wait(lambda: page.state == "Running" and button.is_enabled(), 120)
+    assert page.snapshot("events", "survey") == 2
+    assert not page.part("floor").is_displayed()  # a simulated probe has no noise floor
+
+
+@pytest.mark.parametrize("by_command", [False, True])
+def test_the_noise_floor_needs_the_transmitter_off(page: Page, *, by_command: bool) -> None:
+    """The page shows a probe with a noise floor; the actions are noted, not performed."""
+    page.open_live()
+    page.script(
+        "const { board } = window.macontrol; window.sent = [];"
+        "board.actions.act = async (method) => { window.sent.push(method); return true; };"
+        "const show = board.showFrame.bind(board);"
+        "board.showFrame = (frame) => { Object.assign(frame.snapshot.probe,"
+        " { noise_floor: -60, transmitter_by_command: arguments[0] }); show(frame); };",
+        by_command,
+    )
+    button = page.part("floor")
+    page.wait(lambda: button.is_displayed() and button.is_enabled())
+    button.click()
+    page.wait(lambda: page.driver.find_element(By.ID, "ask").is_displayed())
+    asked = page.driver.find_element(By.ID, "ask").text
+    assert ("Is the transmitter off?" in asked) is not by_command
+    assert page.script("return window.sent") == []
+    page.driver.find_element(By.ID, "ask-yes").click()
+    page.wait(lambda: page.script("return window.sent") == ["noise_floor"])
+    toasts = page.driver.find_element(By.ID, "toasts").text
+    assert ("Switch the transmitter on again" in toasts) is not by_command
 
 
 def test_without_the_token_nothing_can_be_moved(page: Page) -> None:

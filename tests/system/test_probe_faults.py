@@ -33,6 +33,7 @@ from macontrol.serial_bench import SWITCH_ON, SerialBench
 from macontrol.sim.bench.boards.grbl.board import VirtualGrbl
 from macontrol.sim.bench.radio import VirtualRadio
 from support.probe_settings import wait_until
+from support.switched import Switch
 from support.virtual_radio import virtual_radio
 
 pytestmark = [pytest.mark.any_user, pytest.mark.timeout(300)]
@@ -426,3 +427,88 @@ def test_a_transmitter_that_stops_is_not_learned_and_one_that_is_on_is_no_noise_
     assert floor.value is None
     assert floor.detail.endswith("keeping the previous noise floor")
     assert rewards[-1] == pytest.approx(whole, abs=0.1), "by the floor from before"
+
+
+def by_command(switch: Switch, **changed: object) -> list[str]:
+    tx = {**switch.settings, "tx.settling_s": 0.2, "tx.timeout_s": 5.0, **changed}
+    return [word for key, value in tx.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+
+
+def test_the_noise_floor_is_measured_without_a_person(
+    stage: VirtualGrbl, radio: VirtualRadio, tmp_path: Path
+) -> None:
+    switch = Switch(tmp_path / "switch")
+    options = ["--set", 'probe.noise_floor="measure"', "--set", "algorithm.policy=sweep-and-hold"]
+    options += by_command(switch, **{"tx.floor_every_s": 5.0})
+    controller = Controller(tmp_path, stage, radio.address, *options)
+
+    def measure_twice() -> None:
+        controller.process.send_signal(signal.SIGUSR1)
+        controller.await_event(EventKind.NOISE_FLOOR, "measured again")
+        controller.await_event(EventKind.NOISE_FLOOR, "measured again", more_than=1)
+        controller.await_rewards(3, since_s=time.monotonic())
+        controller.process.terminate()
+
+    with switch.switching(radio):
+        run, errors = controller.run_with(measure_twice)
+    assert controller.process.returncode == 0, errors
+    assert switch.is_on
+    floors = [event.value for event in run.events if event.kind == EventKind.NOISE_FLOOR]
+    assert floors == pytest.approx([-40.0] * 3, abs=0.3)
+    silent = run.slots["invalid"] == "transmitter-off"
+    assert silent.sum() >= 2 * 0.5 / SLOT_S
+    assert np.isnan(run.slots["reward"][silent]).all()
+    assert np.isfinite(run.slots["level_db"][silent]).any()
+    # The antenna holds from the second slot on: the first one may have begun before.
+    for slot in np.flatnonzero(silent[1:] & silent[:-1]) + 1:
+        assert run.slots["commanded"][slot] == pytest.approx(run.slots["position"][slot - 1]) or (
+            np.isnan(run.slots["commanded"][slot])
+        )
+    # No slot that the transmitter was off in has a reward: it would be that of the noise.
+    assert (run.slots["reward"][~silent & np.isfinite(run.slots["reward"])] > 0.5).all()
+    assert not [event for event in run.events if event.kind == EventKind.NO_SIGNAL]
+
+
+@pytest.mark.fault("killed-with-transmitter-off")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_ends_with_the_transmitter_off_switches_it_on(
+    stage: VirtualGrbl, radio: VirtualRadio, tmp_path: Path, number: signal.Signals
+) -> None:
+    switch = Switch(tmp_path / "switch")
+    options = by_command(switch, **{"tx.settling_s": 1.0})
+    begun = ["on"]  # the floor is given: the start makes sure that the transmitter is on
+
+    def end_in_the_middle() -> None:
+        assert switch.runs == begun
+        controller.process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: not switch.is_on)
+        controller.process.send_signal(number)
+        controller.process.wait(30.0)
+
+    controller = Controller(tmp_path, stage, radio.address, *options)
+    with switch.switching(radio):
+        controller.run_with(end_in_the_middle)
+        wait_until(lambda: switch.is_on)
+    assert switch.runs == [*begun, "off", "on"]
+
+
+@pytest.mark.fault("tx-command-fails")
+def test_a_command_that_fails_in_a_run_is_an_event_and_the_previous_floor_stays(
+    stage: VirtualGrbl, radio: VirtualRadio, tmp_path: Path
+) -> None:
+    switch = Switch(tmp_path / "switch")
+    controller = Controller(tmp_path, stage, radio.address, *by_command(switch))
+
+    def fail_once() -> None:
+        switch.fail(1)
+        controller.process.send_signal(signal.SIGUSR1)
+        controller.await_event(EventKind.NOISE_FLOOR, "exit code 3: the relay does not answer")
+        controller.await_rewards(2, since_s=time.monotonic())
+        controller.process.terminate()
+
+    with switch.switching(radio):
+        run, errors = controller.run_with(fail_once)
+    assert controller.process.returncode == 0, errors
+    assert switch.is_on
+    floors = [event.value for event in run.events if event.kind == EventKind.NOISE_FLOOR]
+    assert floors == [-40.0, None]

@@ -20,7 +20,7 @@ def build(inputs: PolicyInputs) -> Policy:
 
     def price_of(eta: float) -> float:
         return movement_price(
-            config.reward.movement_cost,
+            inputs.movement_cost,
             eta=eta,
             sigma_f=sigma_f,
             rho_max=rho_max,

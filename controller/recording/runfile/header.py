@@ -36,6 +36,13 @@ class Sample(NamedTuple):
     reward: float
 
 
+class Resurvey(NamedTuple):
+    """A survey within the run; a policy that was built from it decided after this slot."""
+
+    slot: int
+    survey: Survey
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunHeader:
     """The facts of a run, without its records. Build it with `of`."""
@@ -57,6 +64,8 @@ class RunHeader:
     window: Sequence[Sample] = ()
     """The samples that a resumed run got from the earlier one, oldest first."""
     resumed_from: str | None = None
+    resurvey: Resurvey | None = None
+    """The last survey within the run; None if there was none."""
     origins: dict[str, str] | None = None
     """Where each value of the config was set, if not by default; None if that is unknown."""
     identity: dict[str, str] | None = None
@@ -134,19 +143,15 @@ class RunHeader:
 
     def rows(self) -> list[tuple[str, str]]:
         """The header as stored: keys and JSON values."""
-        survey = self.survey
         values: dict[str, Any] = {
             "started_utc": self.started.isoformat(timespec="microseconds"),
             **{name: getattr(self, name) for name in _PLAIN},
             "window": [[int(s.slot), float(s.position), float(s.reward)] for s in self.window],
-            "survey": survey
-            and {
-                "position": survey.position.tolist(),
-                "reward": survey.reward.tolist(),
-                "noise_variance": survey.noise_variance,
-                "walked_wall_s": survey.walked_wall_s,
-            },
+            "survey": self.survey and _as_stored(self.survey),
         }
+        if self.resurvey is not None:
+            slot, survey = self.resurvey
+            values["resurvey"] = {"slot": slot, **_as_stored(survey)}
         rows = [(key, json.dumps(value)) for key, value in values.items()]
         return [*rows, ("config", self.config_json)]
 
@@ -163,12 +168,23 @@ class RunHeader:
             if not earliest_s <= values[name] < _LATEST_S:
                 raise DataError(f"its header's {name} is not a possible time")
         survey: _StoredSurvey | None = _parse("survey", rows.get("survey", "null"))
+        again: _StoredResurvey | None = _parse("resurvey", rows.get("resurvey", "null"))
         return cls(
             **values,
             config_json=rows["config"],
             window=_parse("window", rows.get("window", "[]")),
             survey=None if survey is None else survey.restore(),
+            resurvey=None if again is None else Resurvey(again.slot, again.restore()),
         )
+
+
+def _as_stored(survey: Survey) -> dict[str, Any]:
+    return {
+        "position": survey.position.tolist(),
+        "reward": survey.reward.tolist(),
+        "noise_variance": survey.noise_variance,
+        "walked_wall_s": survey.walked_wall_s,
+    }
 
 
 class _StoredSurvey(BaseModel):
@@ -188,6 +204,10 @@ class _StoredSurvey(BaseModel):
         )
 
 
+class _StoredResurvey(_StoredSurvey):
+    slot: int
+
+
 # Python has calendar dates up to here, in seconds since 1970, and some thousand years longer.
 _LATEST_S = 2e11
 
@@ -195,7 +215,7 @@ _LATEST_S = 2e11
 _PLAIN = tuple(
     name
     for name in RunHeader.__dataclass_fields__
-    if name not in ("config_json", "window", "survey")
+    if name not in ("config_json", "window", "survey", "resurvey")
 )
 _REQUIRED = (
     "config",
@@ -216,6 +236,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     stored: dict[str, Any] = {
         "config": dict[str, Any],
         "survey": _StoredSurvey | None,
+        "resurvey": _StoredResurvey | None,
         "window": tuple[Sample, ...],
     }
     return TypeAdapter(stored[name] if name in stored else get_type_hints(RunHeader)[name])

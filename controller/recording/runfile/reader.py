@@ -26,7 +26,7 @@ from macontrol.controller.recording.runfile.connection import (
     damaged,
 )
 from macontrol.controller.recording.runfile.header import RunHeader, Sample
-from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS, Column
+from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS, Column, learned_reward
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
@@ -107,27 +107,34 @@ class OpenRun:
         self._check_types("slots", self._types(names or self._select))
         return self._all(f"SELECT {self._expressions(names)} FROM slots ORDER BY slot")
 
+    def blocks(self, names: Sequence[str]) -> Iterator[Columns]:
+        """The slots as arrays of a limited length; truths are masked where there is no value."""
+        chosen = [c for c in SLOT_COLUMNS if c.name in names]
+        for column in chosen:
+            if column.kind == "word":
+                self._check_length(column)
+        rows = self.rows([c.name for c in chosen])
+        while taken := list(islice(rows, _ROWS_AT_ONCE)):
+            yield {
+                column.name: _array(column, values)
+                for column, values in zip(chosen, zip(*taken, strict=True), strict=True)
+            }
+
     def columns(self, names: Sequence[str] | None = None) -> Columns:
         """The slots as one array per column; fewer columns take less memory."""
         chosen = [c for c in SLOT_COLUMNS if names is None or c.name in names]
-        numeric = [c for c in chosen if c.kind != "word"]
-        found: Columns = {c.name: np.empty(self.count, _DTYPE[c.kind]) for c in numeric}
-        rows = self.rows([c.name for c in numeric]) if numeric else iter(())
+        found = {c.name: np.empty(self.count, self._dtype(c)) for c in chosen}
         begin = 0
-        while taken := list(islice(rows, _ROWS_AT_ONCE)):
-            end = begin + len(taken)
+        for block in self.blocks([c.name for c in chosen]) if chosen else ():
+            end = begin + len(next(iter(block.values())))
             if end > self.count:
                 raise damaged(self.path, "its slots cannot be counted")
-            for column, values in zip(numeric, zip(*taken, strict=True), strict=True):
-                # None becomes NaN in a number, False in a truth.
-                found[column.name][begin:end] = np.array(values, _DTYPE[column.kind])
+            for name, values in block.items():
+                found[name][begin:end] = np.ma.getdata(values)
             begin = end
-        if numeric and begin != self.count:
+        if chosen and begin != self.count:
             raise damaged(self.path, "its slots cannot be counted")
-        for column in chosen:
-            if column.kind == "word":
-                found[column.name] = self._words(column)
-        return {c.name: found[c.name] for c in chosen}
+        return found
 
     def events(self) -> list[Event]:
         """The events, in the order of recording."""
@@ -141,9 +148,13 @@ class OpenRun:
         return next(self._all(query, (str(kind),)), (None,))[0]
 
     def last_samples(self, count: int) -> list[Sample]:
-        """The last slots with a reward, oldest first; with those of the run it resumed."""
+        """The last slots with a reward, oldest first; with those of the run it resumed.
+
+        The reward is what the policy learned.
+        """
+        reward = learned_reward(self.header.config.physical.actuation)
         found = self._all(
-            "SELECT slot, position, reward FROM slots WHERE reward IS NOT NULL "
+            f"SELECT slot, position, {reward} FROM slots WHERE reward IS NOT NULL "
             "AND position IS NOT NULL ORDER BY slot DESC LIMIT ?",
             (count,),
         )
@@ -157,15 +168,19 @@ class OpenRun:
         row = next(self._all(query), None)
         return None if row is None else dict(zip(names, row, strict=True))
 
-    def _words(self, column: Column) -> NDArray[Any]:
+    def _dtype(self, column: Column) -> Any:
+        if column.kind == "word":
+            return np.dtype((np.str_, max(self._check_length(column), 1)))
+        return _DTYPE[column.kind]
+
+    def _check_length(self, column: Column) -> int:
+        """The length of the longest word of a column; DataError if it is too long."""
         expression = self._select[column.name]
         self._check_types("slots", self._types([column.name]))
         (longest,) = self._row(f"SELECT ifnull(max(length({expression})), 0) FROM slots")
         if longest > _LONGEST_WORD:
             raise damaged(self.path, f"slots has a {column.name} of {longest} characters")
-        query = f"SELECT ifnull({expression}, '') FROM slots ORDER BY slot"
-        words = [word for (word,) in self._all(query)]
-        return np.array(words, np.str_) if words else np.empty(0, "U1")
+        return int(longest)
 
     def _types(self, names: Iterable[str]) -> dict[str, Sequence[str]]:
         """The allowed types of these columns of the slots; a default needs no check."""
@@ -200,6 +215,16 @@ class OpenRun:
             yield from self._connection.execute(query, values)
         except DAMAGE as error:
             raise damaged(self.path, error) from error
+
+
+def _array(column: Column, values: Sequence[Any]) -> NDArray[Any]:
+    """The values of a column: NaN for no number, "" for no word, masked for no truth."""
+    if column.kind == "word":
+        return np.array([value or "" for value in values], np.str_)
+    array: NDArray[Any] = np.array(values, _DTYPE[column.kind])
+    if column.kind == "truth":
+        return np.ma.MaskedArray(array, [value is None for value in values])
+    return array
 
 
 def _event(slot: int, time_s: float, kind: str, detail: str, value: float | None) -> Event:

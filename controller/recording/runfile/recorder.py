@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from macontrol.config.files.free_space import FreeSpace
@@ -28,9 +29,10 @@ from macontrol.controller.recording.runfile.database import (
     create_run,
     open_run,
 )
-from macontrol.controller.recording.runfile.header import RunHeader
+from macontrol.controller.recording.runfile.header import Resurvey, RunHeader
 from macontrol.controller.recording.runfile.lock import FileLock, failed
-from macontrol.controller.recording.runfile.schema import beside
+from macontrol.controller.recording.runfile.schema import REPLACE_HEADER, beside
+from macontrol.controller.survey.samples import Survey
 
 # Records kept in memory while they cannot be written; about 100 MB.
 KEPT = 200_000
@@ -75,6 +77,7 @@ class RunFileRecorder(Recorder):
         self._refused = 0  # counted by the slot thread, …
         self._dropped = 0  # … and by the writer: no counter has two threads
         self._waiting: list[Item] = []
+        self._header_is_old = False
         self._records = RecordWriter()
         self._trouble_since: float | None = None
         self._lost_before = 0
@@ -111,6 +114,12 @@ class RunFileRecorder(Recorder):
             self._put(item)
         else:  # the writer hangs in the disk: the oldest records are kept
             self._refused += 1
+
+    def add_resurvey(self, slot: int, survey: Survey) -> None:
+        """Add a survey within the run to the header; from any thread but that of the slots."""
+        self.header = replace(self.header, resurvey=Resurvey(slot, survey))
+        self._header_is_old = True
+        self._wake.set()
 
     @property
     def lost(self) -> int:
@@ -186,7 +195,7 @@ class RunFileRecorder(Recorder):
         self._waiting.extend([take() for _ in range(self._size())])
 
     def _flush(self) -> None:
-        while self._waiting:
+        while self._waiting or self._header_is_old:
             if self._room is not None and (shortage := self._room.shortage()):
                 self._begin_trouble(shortage)
                 return
@@ -202,6 +211,13 @@ class RunFileRecorder(Recorder):
     def _commit(self, chunk: Sequence[Item]) -> None:
         if self._connection is None:
             self._connection = open_run(self.path)
+        if self._header_is_old:
+            self._header_is_old = False
+            try:
+                self._connection.executemany(REPLACE_HEADER, self.header.rows())
+            except sqlite3.Error:
+                self._header_is_old = True
+                raise
         done = self._records.write(self._connection, chunk)
         self.written += done.stored
         self._dropped += done.lost

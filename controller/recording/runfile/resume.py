@@ -31,7 +31,7 @@ class Resume:
     path: Path
     header: RunHeader
     survey: Survey
-    sigma_f2: float | None
+    """The last one, before slot 1 or within the run."""
     samples: Sequence[Sample]
     """The window: the last w slots with a reward, oldest first; fewer after a short run."""
     last_slot: int
@@ -120,7 +120,10 @@ def _resume_of(
     backend: str | None,
 ) -> Resume | NoResume:
     path, header, row = run.path, run.header, run.last_row()
-    if header.survey is None or row is None:
+    survey, surveyed = header.survey, 0
+    if header.resurvey is not None:
+        surveyed, survey = header.resurvey
+    if survey is None or row is None:
         return NoResume(
             f"{path}: the last run ended before its first slot was recorded", look_back=True
         )
@@ -134,8 +137,10 @@ def _resume_of(
         return NoResume(f"{path}: the last run had another config")
     samples = run.last_samples(config.algorithm.window)
     first = next(run.rows(("slot", "start_s")), (0, None))
-    if flaw := _flaw(config, header, header.survey, samples, first, row):
+    if flaw := _flaw(config, header, survey, samples, first, row):
         return NoResume(f"{path}: the last run cannot be continued: {flaw}", look_back=True)
+    # What the walk of a survey within the run measured is in that survey.
+    samples = [sample for sample in samples if sample.slot > surveyed]
     wall_s = header.wall_s(row["start_s"])
     ages = [now_wall_s - wall_s]
     if now_clock_s is not None and header.boot_id and header.boot_id == this_boot():
@@ -154,8 +159,7 @@ def _resume_of(
     return Resume(
         path=path,
         header=header,
-        survey=header.survey,
-        sigma_f2=header.sigma_f2,
+        survey=survey,
         samples=_proven(config, samples) if header.backend == "serial" else samples,
         last_slot=row["slot"],
         last_wall_s=wall_s,

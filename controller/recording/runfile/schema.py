@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from macontrol.controller.recording.records import Event, LateReward, SlotRecord
 from macontrol.hal.probe import Signal
 
-FORMAT = 2
+FORMAT = 3
 APPLICATION_ID = 0x4D41434F  # "MACO"
 
 Kind: TypeAlias = Literal["count", "number", "truth", "word"]
@@ -88,6 +88,14 @@ SLOT_COLUMNS = (
         since=2,
     ),
     Column("samples", "number", "", "how many samples or readings were used", since=2),
+    Column(
+        "transmission_share",
+        "number",
+        "",
+        "1 − τ_t/T_s, the part of the slot that the antenna's move left to transmit: a factor of "
+        "r_t; null in older files, whose slots all spend τ_t = T_a",
+        since=3,
+    ),
 )
 EVENT_COLUMNS = (
     Column("number", "count", "", "the order of recording", is_key=True),
@@ -118,11 +126,22 @@ CREATE = (
 )
 
 
+def learned_reward(actuation: object) -> str:
+    """The SQL expression of what a policy learned from a slot: the reward of a holding antenna.
+
+    `actuation` is `physical.actuation` of the run. As needed, a holding antenna transmits in the
+    whole slot. If it is fixed, every slot has the same share, which older files do not have.
+    """
+    is_as_needed = actuation == "as-needed"
+    return "reward / nullif(transmission_share, 0)" if is_as_needed else "reward"
+
+
 def _insert(table: str, fields: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})"
 
 
 INSERT_HEADER = _insert("header", ("key", "value"))
+REPLACE_HEADER = INSERT_HEADER.replace("INSERT", "REPLACE", 1)
 # A record is stored in its own order, without its last fields, which the file does not have.
 _STORED = tuple(column.name for column in SLOT_COLUMNS if column.default is None)
 assert SlotRecord._fields[: len(_STORED)] == _STORED

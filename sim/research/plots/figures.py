@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from macontrol.sim.research.outcome import Outcome
+from macontrol.sim.research.plots.panel import draw_panel
 from macontrol.sim.research.plots.style import (
     LOOKS,
     RATE,
@@ -303,6 +304,7 @@ DRAWINGS: dict[str, dict[str, Callable[[Outcome], Figure]]] = {
     "confidence": {"confidence": draw_confidence},
     "ablation": {"ablation": draw_ablation},
     "offset": {"offset": draw_offset},
+    "panel": {"panel": draw_panel},
 }
 
 

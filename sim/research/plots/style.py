@@ -10,7 +10,7 @@ from typing import IO, Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from PIL import Image
 
 from macontrol.config import Config
@@ -159,13 +159,18 @@ def letter(axes: Axes, name: str, x: str = "", y: str = "", *, from_zero: bool =
         axes.set_ylim(bottom=0)
 
 
-def legend_above(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Add one legend for all panels, in a row above them."""
+def legend_above(
+    figure: Figure | SubFigure,
+    handles: Sequence[Any],
+    labels: Sequence[str],
+    columns: int | None = None,
+) -> None:
+    """Add one legend for all panels above them, in one row or in this many columns."""
     figure.legend(
         list(handles),
         list(labels),
         loc="outside upper center",
-        ncols=len(labels),
+        ncols=columns or len(labels),
         columnspacing=1.2,
         handletextpad=0.5,
         frameon=False,

@@ -3,8 +3,8 @@
 Nothing moves. The time of one decision is measured on this machine and compared with the time that
 the slot leaves for it. A serial bench is examined for everything that a run needs, one line each,
 with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
-radio, sample rate, delay, clipping, noise floor (with the transmitter off). The exit code is 0 if
-everything passes, and 69 if something fails.
+radio, sample rate, delay, clipping, noise floor (with the transmitter off: by tx.off_command, or
+switch it off before). The exit code is 0 if everything passes, and 69 if something fails.
 """
 
 from __future__ import annotations
@@ -193,6 +193,7 @@ def _table(
             f"{physical.slot_duration_s * 1e3:g} ms: {physical.actuation_time_s * 1e3:g} to move, "
             f"{_measured(config)}, {budget * 1e3:.3g} to decide",
         ),
+        *_move_rows(config),
         (
             "window",
             f"{algorithm.window} samples, {algorithm.window * physical.slot_duration_s:g} s",
@@ -211,6 +212,22 @@ def _table(
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def _move_rows(config: Config) -> list[tuple[str, str]]:
+    """What a slot spends on a move, if that depends on the move."""
+    physical, plan = config.physical, config.physical.actuation_plan
+    if not plan.as_needed:
+        return []
+    shown = []
+    for name, distance in (
+        ("hold", 0.0),
+        ("a grid step", config.algorithm.grid_spacing),
+        ("a stroke", physical.rho_max),
+    ):
+        time_s = plan.time_s(distance)
+        shown.append(f"{name} {time_s * 1e3:.3g} ms ({plan.share(time_s):.0%} left)")
+    return [("moves as needed", ", ".join(shown))]
 
 
 def _kernel_rows(config: Config) -> list[tuple[str, str]]:

@@ -78,11 +78,13 @@ def theory_constants(config: Config, survey: Survey) -> TheoryConstants:
         horizon=horizon,
         delta=FAILURE_PROBABILITY,
     )
+    physical = config.physical
     c_0 = switch_cost(
-        length=config.physical.region_length,
+        length=physical.region_length,
         movement_cost=config.reward.movement_cost,
         g_max=config.g_max,
-        rho_max=config.physical.rho_max,
+        rho_max=physical.rho_max,
+        arrival=(1.0 - physical.actuation_plan.weight(physical.rho_max)) * config.g_max,
     )
     variation = _variation(config)
     surface_movement = surface_bound(

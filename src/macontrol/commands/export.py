@@ -80,6 +80,8 @@ def main(arguments: argparse.Namespace) -> int:
             config = run.header.config
             world = reward_map(run, config, arguments.slots)
             world.save(out, seed=run.header.seed, config=config)
+    if out is not None:
+        print(f"Written: {out}")
     return 0
 
 
@@ -160,7 +162,7 @@ def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> Reward
 
 def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int]:
     """The number of recorded rewards that can be compared with the map's, and that differ."""
-    slots = run.columns(["slot", "position", "reward"])
+    slots = run.columns(["slot", "position", "reward", "transmission_share"])
     last = config.grid_size - 1
     with np.errstate(invalid="ignore", over="ignore"):  # a damaged file can contain any number
         steps = slots["position"] / config.algorithm.grid_spacing
@@ -168,7 +170,8 @@ def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int
         usable &= np.abs(steps - np.rint(steps)) < 1e-6
     number = slots["slot"][usable] - 1
     place = np.clip(np.rint(steps[usable]), 0, last).astype(np.intp)
-    expected = world.reward[number, place] + world.noise[number]
+    weight = config.physical.actuation_plan.recorded(slots["transmission_share"][usable])
+    expected = (world.reward[number, place] + world.noise[number]) * weight
     off = np.abs(expected - slots["reward"][usable]) > 1e-6 * config.g_max
     return int(usable.sum()), int(off.sum())
 

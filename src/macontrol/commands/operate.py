@@ -108,7 +108,8 @@ COMMANDS = {
     ),
     "noise-floor": ActionCommand(
         "noise-floor",
-        "Measure the noise floor again, as SIGUSR1 does. Switch the transmitter off first.",
+        "Measure the noise floor again, as SIGUSR1 does. Switch the transmitter off first, unless "
+        "the config has commands for that (tx.off_command).",
     ),
     "stop": ActionCommand("stop", "End the run after its slot, as SIGTERM does."),
 }

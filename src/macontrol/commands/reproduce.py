@@ -1,5 +1,8 @@
 """Reproduce the paper's figures: numbers with standard errors, plots, and a table of bars.
 
+`panel` is not a figure of the paper. It runs all policies in worlds of several channel models, and
+compares each with MoveUCB as published (docs/panel.md).
+
 Realization i is the simulated world of seed SEED + i, the same in every figure. Results are kept
 in DIR/results as soon as they are computed. The same command again continues from them, and
 figures share the results that they have in common.
@@ -18,14 +21,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from macontrol.commands import reproduce_panel
 from macontrol.commands.shared_arguments import positive_int, seed_number
-from macontrol.config import load_config
+from macontrol.config import Config, differing_keys, load_config
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.suggestion import pip_install
 from macontrol.sim.research.campaign import Results, complete
 from macontrol.sim.research.executor import ProcessPool, available_cores, dask_cluster
 from macontrol.sim.research.figures import FIGURES, PAPER_FIGURES, Setting
 from macontrol.sim.research.outcome import CHANGED_SETTINGS
+from macontrol.sim.research.panel.cells import (
+    IEEE_REALIZATIONS,
+    IEEE_SLOTS,
+    PAPER_REALIZATIONS,
+)
 from macontrol.sim.research.report import (
     FULL_REALIZATIONS,
     FULL_SLOTS,
@@ -55,19 +64,30 @@ SET_BY_THE_FIGURES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "figure", choices=[*FIGURES, "all"], help="which figure; all: those of the paper"
+        "figure",
+        choices=[*FIGURES, "all", reproduce_panel.NAME],
+        metavar="FIGURE",
+        help=f"{', '.join(FIGURES)}; all: those of the paper; panel: policies in many worlds",
     )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="the folder to write to"
     )
     parser.add_argument(
-        "--realizations", type=positive_int, default=FULL_REALIZATIONS, help="default: %(default)s"
+        "--realizations",
+        type=positive_int,
+        help=f"default: {FULL_REALIZATIONS}; of the panel {PAPER_REALIZATIONS} in the paper's "
+        f"worlds and {IEEE_REALIZATIONS} in the others",
     )
     parser.add_argument(
-        "--slots", type=positive_int, default=FULL_SLOTS, help="the horizon (default: %(default)s)"
+        "--slots",
+        type=positive_int,
+        help=f"the horizon (default: {FULL_SLOTS}; {IEEE_SLOTS} in the panel's IEEE worlds)",
     )
     parser.add_argument(
-        "--seed", type=seed_number, default=1, help="seed of the first realization (default: 1)"
+        "--seed",
+        "--first-seed",
+        type=seed_number,
+        help="seed of the first realization (default: 1)",
     )
     parser.add_argument(
         "--jobs",
@@ -102,36 +122,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 if a quantity misses its bar or is not comparable with it",
     )
+    reproduce_panel.add_arguments(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     _refuse_contradictions(arguments)
     # A log or a pipe has no width; the table needs one.
     console = Console(width=None if is_terminal(sys.stdout) else LOG_WIDTH)
-    names = list(PAPER_FIGURES) if arguments.figure == "all" else [arguments.figure]
     base = load_config(assignments=arguments.set)
-    setting = Setting(base, arguments.realizations, arguments.slots, arguments.seed)
-    for key in setting.changes:
-        if key in SET_BY_THE_FIGURES:
-            raise UsageError(f"--set {key}: the figures set this", SET_BY_THE_FIGURES[key])
+    if arguments.figure == reproduce_panel.NAME:
+        _refuse_settings(base)
+        panel = reproduce_panel.panel_of(arguments, base)
+        results = Results(arguments.out / "results")
+        if not _complete(arguments, list(panel.tasks()), results, console):
+            return INTERRUPTED
+        reproduce_panel.write(arguments, panel, results, console)
+        return 0
+    return _figures(arguments, base, console)
+
+
+def _figures(arguments: argparse.Namespace, base: Config, console: Console) -> int:
+    names = list(PAPER_FIGURES) if arguments.figure == "all" else [arguments.figure]
+    setting = Setting(
+        base,
+        arguments.realizations or FULL_REALIZATIONS,
+        arguments.slots or FULL_SLOTS,
+        1 if arguments.seed is None else arguments.seed,
+    )
+    _refuse_settings(base)
     results = Results(arguments.out / "results")
     tasks = [task for name in names for task in FIGURES[name].tasks(setting)]
-    try:
-        complete(
-            tasks,
-            results,
-            lambda: _engine(arguments),
-            workers=arguments.jobs,
-            console=console,
-            title=f"reproduce {arguments.figure}",
-        )
-    except KeyboardInterrupt:
-        kept = len({task.key for task in tasks}) - len(results.missing(tasks))
-        print(
-            f"macontrol: interrupted; {kept} results are kept in {arguments.out / 'results'}. "
-            f"To continue, run the same command again: macontrol {shlex.join(sys.argv[1:])}",
-            file=sys.stderr,
-        )
+    if not _complete(arguments, tasks, results, console):
         return INTERRUPTED
     outcomes = {name: FIGURES[name].measure(setting, results) for name in names}
     changed = ", ".join(f"{key} = {value}" for key, value in setting.changes.items())
@@ -155,10 +176,42 @@ def main(arguments: argparse.Namespace) -> int:
     return MISSED if arguments.strict and missed else 0
 
 
+def _complete(
+    arguments: argparse.Namespace, tasks: list[Task], results: Results, console: Console
+) -> bool:
+    """Compute the missing results; False after an interruption."""
+    try:
+        complete(
+            tasks,
+            results,
+            lambda: _engine(arguments),
+            workers=arguments.jobs,
+            console=console,
+            title=f"reproduce {arguments.figure}",
+        )
+    except KeyboardInterrupt:
+        kept = len({task.key for task in tasks}) - len(results.missing(tasks))
+        print(
+            f"macontrol: interrupted; {kept} results are kept in {arguments.out / 'results'}. "
+            f"To continue, run the same command again: macontrol {shlex.join(sys.argv[1:])}",
+            file=sys.stderr,
+        )
+        return False
+    return True
+
+
+def _refuse_settings(base: Config) -> None:
+    """Refuse `--set` of what the figures set."""
+    for key in differing_keys(base, load_config()):
+        if key in SET_BY_THE_FIGURES:
+            raise UsageError(f"--set {key}: the figures set this", SET_BY_THE_FIGURES[key])
+
+
 def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    reproduce_panel.refuse_contradictions(arguments)
     if arguments.scheduler is not None and arguments.engine != "dask":
         raise UsageError("--scheduler needs --engine dask")
-    if arguments.slots < LEAST_SLOTS:
+    if arguments.slots is not None and arguments.slots < LEAST_SLOTS:
         raise UsageError(f"--slots {arguments.slots}: the figures need at least {LEAST_SLOTS}")
     if not arguments.no_plots:
         try:

@@ -1,18 +1,25 @@
-"""Measure the reward along the rail once, and write it to a file, with --plot also as a picture.
+"""Measure the reward along the rail, and write it to a file, with --plot also as a picture.
 
 The stage moves from position to position by strokes, through the guard, and stands still during a
-measurement. First the noise floor of a real radio is measured: the transmitter must be off then,
-and on afterwards. A real stage is homed first, with --yes or after you agree. Its survey is also
-kept for the next run on the same board, which uses the samples within the window's time and
-sigma_f for survey.fresh_s.
+measurement. First the noise floor of a real radio is measured: the transmitter must be off then
+and on afterwards, unless commands switch it (`[tx]`). A real stage is homed first, with --yes or
+after you agree. Its survey is also kept for the next run on the same board, which uses the samples
+within the window's time and sigma_f for survey.fresh_s.
+
+With --repeat N the rail is walked N times, there and back: `macontrol export --format map` makes
+of 3 walks or more a map of the site over space and time, for `macontrol replay`. If you stop it
+(Ctrl-C), or a device fails, the walks that are finished are kept. The table, the plot and the next
+run use the last walk.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -25,17 +32,18 @@ from macontrol.commands.shared_arguments import (
     bench_config_from,
     plot_file,
     plotting,
+    positive_int,
     seed_number,
 )
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import check_output
 from macontrol.config.files.free_space import FreeSpace
-from macontrol.config.model.errors import ProbeError, StageError
+from macontrol.config.model.errors import HardwareError, StageError
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import VirtualClock, WallClock
-from macontrol.controller.survey.file import keep_survey, save_survey
+from macontrol.controller.survey.file import keep_survey, save_walks
 from macontrol.controller.survey.samples import Survey
-from macontrol.controller.survey.walk import walk_rail
+from macontrol.controller.survey.walk import SurveyWalk, rail_walk
 from macontrol.display.survey_progress import survey_progress
 from macontrol.hal import Backend, Clock
 from macontrol.hal.serial.traffic_log import TrafficFile
@@ -45,6 +53,14 @@ from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 Draw = Callable[[Path, Config, Survey], None]
+
+
+@dataclass
+class _Walked:
+    """What is measured so far; it stays when the survey is stopped or fails."""
+
+    walks: Sequence[Survey] = ()
+    identity: Mapping[str, str] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +74,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, metavar="FILE.npz", help="the file to write"
     )
     parser.add_argument("--plot", type=plot_file, metavar="FILE", help="draw it (PNG, SVG or PDF)")
+    parser.add_argument(
+        "--repeat", type=positive_int, default=1, metavar="N", help="walk the rail N times"
+    )
     parser.add_argument("--seed", type=seed_number, metavar="N", help="seed of the simulated world")
     add_bench_arguments(parser)
     add_config_arguments(parser, preset=BY_BACKEND)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    serial = arguments.backend == "serial"
     seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
     config = bench_config_from(arguments, *seed)
     # A survey takes minutes: check first what would fail at its end.
@@ -72,43 +90,73 @@ def main(arguments: argparse.Namespace) -> int:
     for path in (arguments.out, arguments.plot):
         if path is not None:
             check_output(path)
-    console, signals = Console(), StopSignals()
-    survey: Survey | None = None
-    identity: Mapping[str, str] = {}
+    console, signals, walked = Console(), StopSignals(), _Walked()
+    failure: HardwareError | None = None
     try:
-        survey, identity = _survey(config, console, signals, arguments)
+        _survey(config, console, signals, arguments, walked)
     except ForcedStop:
-        return 128 + signals.first
-    except (StageError, ProbeError):
-        if not signals.first:
-            raise
-    if signals.first or survey is None:
-        print("macontrol: stopped before the end; nothing was written", file=sys.stderr)
-        return 128 + signals.first
-    save_survey(arguments.out, config, survey, identity)
-    if serial and (problem := keep_survey(config, survey, identity)):
-        print(f"macontrol: {problem}", file=sys.stderr)
+        pass
+    except HardwareError as error:
+        failure = None if signals.first else error
+    if walked.walks:
+        _write(arguments, config, walked, draw, console)
+    finished, wanted = len(walked.walks), arguments.repeat
+    if finished < wanted and (signals.first or finished):
+        kept = f"the file has the {finished} before" if finished else "nothing was written"
+        number = "" if wanted == 1 else f" of walk {finished + 1} of {wanted}"
+        print(f"macontrol: stopped before the end{number}; {kept}", file=sys.stderr)
+    if failure is not None:
+        raise failure
+    return 128 + signals.first if signals.first else 0
+
+
+def _write(
+    arguments: argparse.Namespace,
+    config: Config,
+    walked: _Walked,
+    draw: Draw | None,
+    console: Console,
+) -> None:
+    walks = walked.walks
+    save_walks(arguments.out, config, walks, walked.identity)
+    if arguments.backend == "serial":
+        problem = keep_survey(config, walks[-1], walked.identity)
+        if problem:
+            print(f"macontrol: {problem}", file=sys.stderr)
     if draw is not None:
-        draw(arguments.plot, config, survey)
-    console.print(_table(arguments.out, config, survey))
+        draw(arguments.plot, config, walks[-1])
+    console.print(_table(arguments.out, config, walks))
     for path in (arguments.out, arguments.plot):
         if path is not None:
             _print(console, f"Written: {path}")
-    return 0
 
 
 def _survey(
-    config: Config, console: Console, signals: StopSignals, arguments: argparse.Namespace
-) -> tuple[Survey, Mapping[str, str]]:
-    """The survey, and the identity of its bench."""
+    config: Config,
+    console: Console,
+    signals: StopSignals,
+    arguments: argparse.Namespace,
+    walked: _Walked,
+) -> None:
+    """Walk the rail as often as requested."""
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
     with ExitStack() as closing:
         closing.enter_context(signals)
         bench = _open_bench(config, clock, closing, console, signals, arguments)
-        survey = _walk(config, bench, clock, console, signals)
+        walked.identity = bench.identity
+        walk = rail_walk(
+            config,
+            bench,
+            clock,
+            FaultReporter(lambda text: _print(console, text)),
+            stop=signals.stop,
+        )
+        try:
+            _walk(config, walk, arguments.repeat, console, signals)
+        finally:
+            walked.walks = walk.finished
         with suppress(StageError):  # the survey is complete; a lost stage is closed anyway
             bench.stage.stop()
-    return survey, bench.identity
 
 
 def _open_bench(
@@ -148,18 +196,25 @@ def _open_bench(
 
 
 def _walk(
-    config: Config, bench: Backend, clock: Clock, console: Console, signals: StopSignals
-) -> Survey:
-    positions = len(config.survey_positions)
-    with survey_progress(positions, shown=console.is_terminal, console=console) as on_progress:
-        return walk_rail(
-            config,
-            bench,
-            clock,
-            FaultReporter(lambda text: _print(console, text)),
-            stop=signals.stop,
-            on_progress=on_progress,
-        )
+    config: Config, walk: SurveyWalk, repeat: int, console: Console, signals: StopSignals
+) -> None:
+    """Walk the rail there and back; a line per walk, as a log has no bar."""
+    positions = config.survey_positions
+    shown = console.is_terminal
+    begun_s = time.monotonic()
+    with survey_progress(len(positions), walks=repeat, shown=shown, console=console) as progress:
+        for number in range(1, repeat + 1):
+            before = (number - 1) * len(positions)
+            survey = walk.run(
+                positions if number % 2 else positions[::-1],
+                on_progress=lambda done, before=before: progress(before + done),  # type: ignore[misc]
+            )
+            if signals.stop.is_set:
+                return
+            if number < repeat:
+                left_s = (time.monotonic() - begun_s) / number * (repeat - number)
+                found = f"{len(survey.reward)} of {len(positions)} positions"
+                _print(console, f"walk {number} of {repeat}: {found}; {left_s:.0f} s left")
 
 
 def _drawing() -> Draw:
@@ -168,10 +223,15 @@ def _drawing() -> Draw:
     return draw_survey
 
 
-def _table(path: Path, config: Config, survey: Survey) -> Table:
+def _table(path: Path, config: Config, walks: Sequence[Survey]) -> Table:
+    survey = walks[-1]
     best, best_mm = survey.best_position, config.physical.to_mm(survey.best_position)
     reward, wanted = survey.reward, len(config.survey_positions)
     table = Table(title=f"survey in {path}", show_header=False)
+    if len(walks) > 1:
+        begun_s = walks[0].samples[0].unix_s
+        lasted_s = max(abs(sample.unix_s - begun_s) for sample in survey.samples)
+        table.add_row("walks", f"{len(walks)} in {lasted_s:.1f} s; below, the last one")
     table.add_row("positions measured", f"{len(reward)} of {wanted}")
     table.add_row("best position", f"{best:.3f} wavelengths, {best_mm:.1f} mm")
     table.add_row("reward there", f"{reward.max():.3f}")

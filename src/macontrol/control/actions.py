@@ -18,7 +18,7 @@ from macontrol.control.messages import (
     Parameters,
 )
 from macontrol.control.snapshot import Snapshots
-from macontrol.control.states import FIXES, TABLE, WALKING, Action, Outcome
+from macontrol.control.states import ENDING, FIXES, TABLE, WALKING, Action, Outcome, State
 from macontrol.controller.policies.policy import HasPosterior, HasSettings, Policy
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.events import EventKind
@@ -74,14 +74,16 @@ class Actions:
         except MacontrolError as error:
             self._submit(Adopt(previous, f"{error}; the previous policy continues"))
         else:
-            self._keep_survey(survey)
+            self._keep_survey(survey, run.loop.tally.slot)
             sigma_f = survey.sigma_f2(run.config) ** 0.5
             self._submit(Adopt(policy, f"{len(survey.reward)} samples, sigma_f", sigma_f))
         run.walk = None
 
-    def _keep_survey(self, survey: Samples) -> None:
-        """Store the survey for the next run on this port."""
+    def _keep_survey(self, survey: Samples, slot: int) -> None:
+        """Store the survey for a run that continues this one, and for the next one on this port."""
         run = self._run
+        if run.recording.file is not None:
+            run.recording.file.add_resurvey(slot, survey)
         if run.bench is None or run.options.backend != "serial":
             return
         if problem := keep_survey(run.config, survey, run.bench.identity):
@@ -101,6 +103,8 @@ class Actions:
 
     def _submit(self, request: Request) -> None:
         if not self._run.steering.submit(request):
+            if self._run.state is State.STOPPING:
+                raise RequestError(REFUSED, f"the request is refused: {ENDING}", FIXES[ENDING])
             raise RequestError(BUSY, "too many actions wait for a slot", "try again later")
 
     def _go_to(self, parameters: Parameters, origin: str) -> None:

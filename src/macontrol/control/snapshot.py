@@ -103,6 +103,7 @@ class Snapshots:
             self._percentiles = {name: _percentiles(getattr(tally, name)) for name in _PHASES}
         probe = run.bench.probe if run.bench else None
         self._health = {"noise_floor": None, "noise_floor_unit": None, "fault": ""}
+        self._health["transmitter_by_command"] = run.config.tx.is_switchable
         if isinstance(probe, HasNoiseFloor) and (floor := probe.noise_floor):
             self._health |= {"noise_floor": known(floor.dbfs), "noise_floor_unit": floor.unit}
         if isinstance(probe, HasHealth):
@@ -136,9 +137,16 @@ class Snapshots:
         return {
             "slot_s": timing.slot_s,
             "actuation_s": self._run.config.physical.actuation_time_s,
+            "spent_s": self._spent_s(),
             "measure_s": timing.measure_s,
             "decide_s": timing.decide_s,
         }
+
+    def _spent_s(self) -> float:
+        """τ_t of the newest slot; before the first one, that of a slot without a move."""
+        plan, last = self._run.config.physical.actuation_plan, self._run.last
+        share = last.transmission_share if last else None
+        return plan.time_s(0.0) if share is None else plan.slot_s * (1.0 - share)
 
     def _positions(self) -> dict[str, Any]:
         run, last = self._run, self._run.last
@@ -219,8 +227,7 @@ class Snapshots:
     def _snr_db(self, tally: Tally | None) -> float | None:
         if tally is None or not isfinite(tally.recent_reward):
             return None
-        share = self._run.config.physical.transmission_share
-        return known(snr_db(tally.recent_reward, share))
+        return known(snr_db(tally, self._run.config.physical.transmission_share))
 
     def _stage(self) -> dict[str, Any] | None:
         run = self._run

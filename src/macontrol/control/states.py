@@ -52,7 +52,7 @@ ACCEPTED, DEFERRED, REFUSED = Outcome
 _NO_SLOT = "the run has no slot yet"
 _NO_POLICY = "no policy decides now"
 WALKING = "the rail is being surveyed"
-_ENDING = "the run ends"
+ENDING = "the run ends"
 
 _BEFORE_SLOTS = {
     Action.HOLD: (DEFERRED, ""),
@@ -90,7 +90,7 @@ TABLE: dict[State, dict[Action, tuple[Outcome, str]]] = {
         Action.RESURVEY: (REFUSED, "the antenna is held, and a survey moves it"),
     },
     State.STOPPING: {
-        **dict.fromkeys(Action, (REFUSED, _ENDING)),
+        **dict.fromkeys(Action, (REFUSED, ENDING)),
         Action.STOP: (ACCEPTED, ""),
     },
 }
@@ -103,7 +103,7 @@ FIXES = {
     _NO_SLOT: "try again when the run has begun",
     _NO_POLICY: "try again when the policy decides",
     WALKING: "wait for its end; `hold` pauses it",
-    _ENDING: "start the daemon again",
+    ENDING: "start the daemon again",
     "the start of a run measures the noise floor by itself": "try again when the run has begun",
     "the antenna is held, and a survey moves it": "`resume` first",
 }

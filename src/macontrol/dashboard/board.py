@@ -59,6 +59,7 @@ class Board:
                 self.daemons.scan()
             for daemon in self.daemons.by_name.values():
                 daemon.refresh()
+                daemon.refresh_oracle()
                 if step % (_TAIL_STEPS if daemon.watchers else _IDLE_TAIL_STEPS) == 0:
                     await daemon.read_tail(self.executor)
                     self.library.add_run(daemon.tail.path)

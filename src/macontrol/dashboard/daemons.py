@@ -21,6 +21,7 @@ from macontrol.control.messages import NO_ANSWER
 from macontrol.control.places import sockets
 from macontrol.controller.host.instance import service_of
 from macontrol.dashboard.connection import Connection
+from macontrol.dashboard.live_oracle import LiveOracle
 from macontrol.dashboard.run_tail import RunTail
 
 FAST_HZ, IDLE_HZ = 10, 1
@@ -50,6 +51,7 @@ class Daemon:
         """How many events arrived; the newest has this number."""
         self.is_connected = False
         self.tail = RunTail()
+        self.oracle = LiveOracle()
         self.watchers = 0
         self.command: str | None = None
         """What starts it again."""
@@ -162,6 +164,16 @@ class Daemon:
         if self.watchers and now - self._posterior_at >= POSTERIOR_INTERVAL_S:
             self._posterior_at = now
             self._start(self._ask_posterior(connection))
+
+    def refresh_oracle(self) -> None:
+        """Have the oracle of a simulated run computed while a page watches; often."""
+        snapshot = self.snapshot or {}
+        slot, is_simulated = snapshot.get("slot"), snapshot.get("backend") == "sim"
+        self.oracle.refresh(
+            self.tail.path if is_simulated else None,
+            slot if isinstance(slot, int) else 0,
+            is_watched=self.is_connected and self.watchers > 0,
+        )
 
     async def read_tail(self, executor: Any) -> None:
         """Read what is new in the run file, beside the event loop."""
@@ -290,6 +302,8 @@ class Daemons:
         return [d for _, d in sorted(self.by_name.items()) if d.snapshot is not None]
 
     async def close(self) -> None:
+        for daemon in self.by_name.values():
+            await daemon.oracle.close()
         for task in self._following.values():
             task.cancel()
         await asyncio.gather(*self._following.values(), return_exceptions=True)

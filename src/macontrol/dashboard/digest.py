@@ -23,6 +23,7 @@ from macontrol import __version__
 from macontrol.config import Config
 from macontrol.config.model.errors import MacontrolError
 from macontrol.controller.recording.runfile.header import RunHeader
+from macontrol.controller.recording.runfile.schema import learned_reward
 from macontrol.dashboard.run_reader import RunReader
 
 FRAMES = 240
@@ -39,6 +40,8 @@ _COLUMNS = (
     "slot, start_s, position, target, reward, switched, transit, wake_s, actuate_s, measure_s, "
     "decide_s, on_time, invalid"
 )
+_SHARE = "transmission_share"
+"""Another column, which files of before do not have."""
 
 Floats = NDArray[np.float64]
 Table = dict[str, Floats]
@@ -70,7 +73,11 @@ def digest(path: Path, last_s: float | None = None) -> dict[str, Any]:
     first, last = bounds
     if last_s is not None:
         first = max(first, last - int(last_s / config.physical.slot_duration_s))
-    table, is_complete = _table(reader, first, last)
+    columns = f"{_SHARE}, {_COLUMNS}" if config.physical.actuation == "as-needed" else _COLUMNS
+    table, is_complete = _table(reader, first, last, columns)
+    if _SHARE in table and np.isfinite(table[_SHARE]).any():
+        mean_s = config.physical.slot_duration_s * (1.0 - float(np.nanmean(table[_SHARE])))
+        found["facts"]["actuation_s"] = mean_s
     frame_slots = _frame_slots(table)
     found["series"] = _series(table, header)
     found["rows"] = {
@@ -114,18 +121,18 @@ def _facts(header: RunHeader, config: Config, *, is_open: bool) -> dict[str, Any
     }
 
 
-def _table(reader: RunReader, first: int, last: int) -> tuple[Table, bool]:
+def _table(reader: RunReader, first: int, last: int, wanted: str) -> tuple[Table, bool]:
     """The slots as arrays, and whether they are all there; of a long run evenly spaced blocks."""
     is_complete = last - first < _LONGEST_COMPLETE
     if is_complete:
-        rows = list(reader.all_slots(_COLUMNS, first, last))
+        rows = list(reader.all_slots(wanted, first, last))
     else:
         step = (last - first + 1) / _BUCKETS
         rows = []
         for number in range(_BUCKETS):
             begin, end = first + int(number * step), first + int((number + 1) * step) - 1
-            rows += reader.slots(_COLUMNS, begin, end, rows=_ROWS_PER_BLOCK)
-    names = [name.strip() for name in _COLUMNS.split(",")]
+            rows += reader.slots(wanted, begin, end, rows=_ROWS_PER_BLOCK)
+    names = [name.strip() for name in wanted.split(",")]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     table = {
         name: np.array([_number(value) for value in values], float)
@@ -228,11 +235,11 @@ def _frames(
     shown = np.linspace(0, posterior.grid.size - 1, min(_POINTS, posterior.grid.size))
     points = shown.round().astype(np.intp)
     mean, deviation, surface = (np.full((len(rows), len(points)), np.nan) for _ in range(3))
-    fed = -1
+    fed, reward = -1, learned_reward(config.physical.actuation)
     slots, positions = table["slot"][rows].astype(int).tolist(), table["position"][rows]
     for number, (slot, position) in enumerate(zip(slots, positions, strict=True)):
         samples = reader.query(
-            "SELECT slot, position, reward FROM slots WHERE slot > ? AND slot <= ? "
+            f"SELECT slot, position, {reward} FROM slots WHERE slot > ? AND slot <= ? "
             "AND reward IS NOT NULL AND position IS NOT NULL ORDER BY slot DESC LIMIT ?",
             (fed, slot, config.algorithm.window),
         )
@@ -282,7 +289,7 @@ def _world(
     }
     if whole:
         path = oracle_path(reward, config)
-        best = reward[slots - 1, path.index[slots - 1]]
+        best = path.reward[slots - 1]
         found |= {
             "oracle": _rounded(np.add.reduceat(best, starts) / number),
             "oracle_mean": float(best.mean()),

@@ -1,7 +1,7 @@
 """The stream of one page: a WebSocket that carries the newest state, and skips what is old.
 
 A page that reads slowly gets fewer frames. At most one message per page is under way, and what
-waits is bounded: the newest frame, the newest list of daemons, and the last events.
+waits is bounded: the newest frame, list of daemons and oracle, and the last events.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class PageStream(Guarded, WebSocketHandler):
     _daemons_sent: str = ""
     _version = -1
     _event_number = 0
+    _oracle_number = 0
     _sent_at = 0.0
     _sender: asyncio.Task[None] | None = None
 
@@ -79,6 +80,7 @@ class PageStream(Guarded, WebSocketHandler):
             self._daemon.refresh()
         self._version = -1
         self._event_number = 0
+        self._oracle_number = 0
 
     async def _send_all(self) -> None:
         """Send what is new, as long as the page reads."""
@@ -107,6 +109,9 @@ class PageStream(Guarded, WebSocketHandler):
         if events := daemon.events_since(self._event_number):
             self._event_number = daemon.event_number
             found.append({"type": "events", "daemon": daemon.name, "events": events})
+        if self._oracle_number != daemon.oracle.number and daemon.oracle.found is not None:
+            self._oracle_number = daemon.oracle.number
+            found.append({"type": "oracle", "daemon": daemon.name, "oracle": daemon.oracle.found})
         if self._version != daemon.version and daemon.snapshot is not None:
             self._version = daemon.version
             found.append(daemon.frame())

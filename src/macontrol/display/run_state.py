@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from macontrol.config import Config
 from macontrol.config.model.reward import snr_of
 from macontrol.config.model.units import to_db
 from macontrol.controller.policies.policy import HasPosterior
+from macontrol.controller.recording.tally import Tally
 from macontrol.controller.runtime.loop import SlotLoop
 
 _POINTS = 120
@@ -63,7 +64,7 @@ class RunFacts:
             "target_mm": self.to_mm(tally.target),
             "reward": tally.reward,
             "recent": tally.recent_reward,
-            "snr_db": snr_db(tally.recent_reward, self.transmission_share),
+            "snr_db": snr_db(tally, self.transmission_share),
             "switches": tally.switches,
             "travel": tally.travel,
             "travel_mm": self.to_mm(tally.travel),
@@ -100,10 +101,11 @@ class RunFacts:
         }
 
 
-def snr_db(reward: float, transmission_share: float) -> float:
-    """The SNR in dB of a reward (1 − T_a/T_s)·log2(1 + SNR)."""
+def snr_db(tally: Tally, holding_share: float) -> float:
+    """The SNR in dB of the recent reward (1 − τ_t/T_s)·log2(1 + SNR)."""
+    share = holding_share if isnan(tally.recent_share) else tally.recent_share
     try:
-        snr = snr_of(transmission_share, reward)
+        snr = snr_of(share, tally.recent_reward)
     except OverflowError:
         return inf
     return to_db(snr) if snr > 0 else nan

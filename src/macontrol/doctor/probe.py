@@ -19,7 +19,7 @@ from macontrol.hal import Clock, Measurement
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth, TakesTime
 from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.registry import PROBES
-from macontrol.serial_bench import SerialBench
+from macontrol.serial_bench import SerialBench, silent_floor
 
 _RATE_TOLERANCE = 0.02
 _LEVEL_S = 1.0
@@ -51,12 +51,15 @@ class ProbeExamination:
         self._report = report
         bench = SerialBench(config, clock, confirm_homing=lambda: False, report=lambda _: None)
         self._probe = bench.probe
+        self._transmitter = bench.transmitter
         self._noun = PROBES[config.probe.driver].noun
 
     def examine(self, closing: ExitStack) -> None:
         """Open and examine the probe; it is closed when `closing` ends."""
         report = self._report
         closing.callback(self._probe.close)
+        if self._transmitter is not None:
+            closing.callback(self._transmitter.close)
         try:
             if isinstance(self._probe, Openable):
                 self._probe.open()
@@ -91,7 +94,9 @@ class ProbeExamination:
         """The floor that a run would use: measured, or given in the config."""
         try:
             if self._config.probe.noise_floor == "measure":
-                return probe.measure_noise_floor()
+                return silent_floor(probe, self._transmitter)
+            if self._transmitter is not None:
+                self._transmitter.on()
         except ProbeError as error:
             return error
         return probe.noise_floor
@@ -254,7 +259,10 @@ class ProbeExamination:
                 "noise floor", f"{level}: below the converter's resolution", "raise probe.gain_db"
             )
         else:
-            self._report.passed("noise floor", f"{level}, if the transmitter was off")
+            off = "if the transmitter was off"
+            if self._transmitter is not None:
+                off = "with the transmitter off by tx.off_command"
+            self._report.passed("noise floor", f"{level}, {off}")
 
 
 def _keeps_rate(health: ProbeHealth, radio: SdrSettings) -> bool:

@@ -95,5 +95,4 @@ def replay(map: Map, policy: AnyPolicy | None = None, *, seed: int | None = None
 def oracle(map: Map) -> Oracle:
     """Return the best trajectory on a map, for one that knows all rewards in advance."""
     path = oracle_path(map.reward, map.config)
-    earned = map.reward[np.arange(map.slots), path.index]
-    return Oracle(path.position, earned, path.value / map.slots)
+    return Oracle(path.position, path.reward, path.value / map.slots)

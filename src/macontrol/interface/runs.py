@@ -124,9 +124,12 @@ def run_from(run: OpenRun) -> Run:
     """Return the arrays of an opened run file."""
     header, found = run.header, run.columns()
     truths = [column.name for column in SLOT_COLUMNS if column.kind == "truth"]
-    missing = [[value is None for value in row] for row in run.rows(truths)]
-    masks = np.array(missing, np.bool_).reshape(-1, len(truths)).T
-    for name, mask in zip(truths, masks, strict=True):
+    masks = [
+        {name: np.ma.getmaskarray(values) for name, values in block.items()}
+        for block in run.blocks(truths)
+    ]
+    for name in truths:
+        mask = np.concatenate([np.empty(0, np.bool_), *(block[name] for block in masks)])
         found[name] = np.ma.MaskedArray(found[name], mask=mask)
     return Run(
         config=header.config,
@@ -136,12 +139,13 @@ def run_from(run: OpenRun) -> Run:
         version=header.version,
         started=datetime.fromtimestamp(header.started_wall_s, UTC),
         slots=found,
-        events=_event_arrays(run.events()),
+        events=event_arrays(run.events()),
         time=_utc(header.wall_s(0.0) + found["start_s"]),
     )
 
 
-def _event_arrays(events: list[Event]) -> dict[str, NDArray[Any]]:
+def event_arrays(events: list[Event]) -> dict[str, NDArray[Any]]:
+    """Return the events as one array per column."""
     return {
         column.name: np.array(
             [getattr(event, column.name) for event in events], _EVENT_TYPES[column.kind]

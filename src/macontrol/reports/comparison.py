@@ -82,9 +82,7 @@ def entries_of(found: Sequence[Recorded]) -> list[Entry]:
 def _entry(name: str, recorded: Recorded) -> Entry:
     """A run with its mean reward and, if it is known, its world."""
     run = recorded.run
-    world = world_of(
-        recorded.config, run.backend, run.seed, run["slot"], run["position"], run["reward"]
-    )
+    world = world_of(recorded.config, run.backend, run.seed, run.slots)
     reward = run["reward"]
     return Entry(name, recorded, world, batch_mean(reward[np.isfinite(reward)]))
 

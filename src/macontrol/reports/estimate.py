@@ -51,12 +51,12 @@ def estimate_at(recorded: Recorded, row: int) -> Estimate | str:
     arrived &= _arrival(recorded) <= slot
     arrived[row + 1 :] = False
     chosen = np.flatnonzero(arrived)[-config.algorithm.window :]
+    seen = run["slot"], run["position"], recorded.learned
     try:
         for number, position, reward in header.window:
             policy.observe(number, position, reward)
         for index in chosen.tolist():
-            sample = (run[name][index].item() for name in ("slot", "position", "reward"))
-            policy.observe(*sample)
+            policy.observe(*(column[index].item() for column in seen))
         if row > 0:
             policy.resume(float(run["target"][row - 1]))
         position = config.grid.clamp(float(run["position"][row]))

@@ -77,8 +77,8 @@ def _simulated(recorded: Recorded) -> Floats:
 
 
 def _sampled(recorded: Recorded, along: Floats, time: Axis) -> Floats:
-    """The mean of the recorded rewards at each point of the image; NaN where there is none."""
-    reward, position = recorded.run["reward"], recorded.run["position"]
+    """The mean of the learned rewards at each point of the image; NaN where there is none."""
+    reward, position = recorded.learned, recorded.run["position"]
     length = recorded.config.physical.region_length
     used = np.isfinite(reward) & (position >= 0) & (position <= length)
     columns = min(_COLUMNS, recorded.facts.last_slot - recorded.facts.first_slot + 1)

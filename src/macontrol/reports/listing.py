@@ -18,7 +18,7 @@ from macontrol.controller.recording.runfile.retention import (
     stored_runs,
 )
 from macontrol.reports.recorded import FAULTS, State, check_slots, plausible, state_of
-from macontrol.reports.world import HOW_KNOWN, World, world_of
+from macontrol.reports.world import HOW_KNOWN, WORLD_COLUMNS, World, world_of
 
 MOST_SLOTS = 100_000
 """The gain of a longer run is left to `macontrol report`: it takes a second per 100 000 slots."""
@@ -97,9 +97,9 @@ def _read(stored: StoredRun, run: OpenRun, *, is_running: bool) -> RunLine:
     header, config = run.header, run.header.config
     kinds = [event.kind for event in run.events()]
     check_slots(run)
-    found = run.columns(("slot", "position", "reward"))
-    slot, position, reward = (plausible(found[name]) for name in ("slot", "position", "reward"))
-    world = world_of(config, header.backend, header.seed, slot, position, reward, MOST_SLOTS)
+    columns = {name: plausible(found) for name, found in run.columns(WORLD_COLUMNS).items()}
+    position, reward = columns["position"], columns["reward"]
+    world = world_of(config, header.backend, header.seed, columns, MOST_SLOTS)
     known = reward[np.isfinite(reward)]
     span = run.last_slot - run.first_slot + 1 if run.count else 0
     is_known = isinstance(world, World)

@@ -65,6 +65,12 @@ class Recorded:
     def facts(self) -> Facts:
         return Facts(self)
 
+    @cached_property
+    def learned(self) -> Array:
+        """What the policy learned from each slot: the reward of a holding antenna."""
+        plan = self.config.physical.actuation_plan
+        return self.run["reward"] / plan.recorded(self.run["transmission_share"])
+
     def column(self, name: str) -> Array:
         return self.run[name]
 

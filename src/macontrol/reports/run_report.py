@@ -43,9 +43,7 @@ class Reference:
 def reference_of(recorded: Recorded) -> Reference:
     """The fixed antenna and the oracle in the world of a run, where it is known."""
     run, facts = recorded.run, recorded.facts
-    world = world_of(
-        recorded.config, run.backend, run.seed, run["slot"], run["position"], run["reward"]
-    )
+    world = world_of(recorded.config, run.backend, run.seed, run.slots)
     if isinstance(world, str):
         return Reference(None, None, None, world, world)
     oracle = oracle_of(recorded.config, run.seed, facts.first_slot, facts.last_slot)

@@ -6,7 +6,9 @@ rewards: another version of macontrol may simulate another world.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,8 @@ MOST_SLOTS = 1_000_000
 """Slots of a world that is computed again: 10 µs each."""
 HOW_KNOWN = "the simulated world, computed again from config and seed"
 SIMULATED = "sim"
+WORLD_COLUMNS = ("slot", "position", "reward", "transmission_share")
+"""The columns of a run file that `world_of` needs."""
 _TOLERANCE = 1e-6  # of g_max
 _OTHER_WORLD = 0.02
 """The share of recorded rewards that differ in another world; injected faults change some."""
@@ -34,7 +38,7 @@ class World:
     earned: Floats
     """g_t(x_t), one value per recorded slot."""
     fixed: Floats
-    """g_t(x_0), one value per recorded slot."""
+    """g_t(x_0), one value per recorded slot: this antenna holds in every slot."""
     fixed_position: float
     measured: NDArray[np.bool_]
     """The slots that have a reward: the figures are means over them."""
@@ -57,14 +61,14 @@ def world_of(
     config: Config,
     backend: str,
     seed: int,
-    slot: Counts,
-    position: Floats,
-    reward: Floats,
+    columns: Mapping[str, NDArray[Any]],
     most_slots: int = MOST_SLOTS,
 ) -> World | str:
-    """Compute the world of a run again; the reason if that is not possible."""
+    """Compute the world of a run again from WORLD_COLUMNS; the reason if that is not possible."""
     if backend != SIMULATED:
         return "on hardware, the reward is known only where the antenna was"
+    slot: Counts = columns["slot"]
+    position, reward, share = (columns[name] for name in WORLD_COLUMNS[1:])
     measured = np.isfinite(reward) & np.isfinite(position)
     if not measured.any():
         return "no slot has a reward"
@@ -77,13 +81,14 @@ def world_of(
         channel.advance(number - channel.slot)
         earned[row], fixed[row] = channel.reward(x), channel.reward(x_0)
         noise[row] = channel.noise
-    off = np.abs(earned + noise - reward)[measured] > _TOLERANCE * config.g_max
+    weight = config.physical.actuation_plan.recorded(share)
+    off = np.abs((earned + noise) * weight - reward)[measured] > _TOLERANCE * config.g_max
     if off.mean() > _OTHER_WORLD:
         return (
             f"{int(off.sum())} of {len(off)} recorded rewards differ from the world that this "
             "version simulates"
         )
-    return World(earned, fixed, x_0, measured)
+    return World(earned * weight, fixed, x_0, measured)
 
 
 def sampled_map(config: Config, seed: int, slots: Counts, positions: Floats) -> Floats:
@@ -114,5 +119,4 @@ def oracle_of(config: Config, seed: int, first_slot: int, last_slot: int) -> Ora
         return f"the oracle is computed for runs of at most {MAX_REGRET_SLOTS} slots"
     rewards = reward_rows(config, seed, last_slot)
     path = oracle_path(rewards, config)
-    earned = rewards[np.arange(last_slot), path.index]
-    return OracleTrace(path.position, earned, path.value / last_slot)
+    return OracleTrace(path.position, path.reward, path.value / last_slot)

@@ -24,7 +24,7 @@ from macontrol.commands.bench.decisions import (
 )
 from macontrol.commands.bench.memory import soak
 from macontrol.commands.bench.peers import ScipyPosterior
-from macontrol.commands.bench.posterior import GRIDS, WINDOWS, Effort, Outcome, measure
+from macontrol.commands.bench.posterior import GRIDS, RAILS, WINDOWS, Effort, Outcome, measure
 from macontrol.config import Config
 from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.host.blas import loaded_blas
@@ -159,6 +159,7 @@ class TestOutcome:
     def test_covers_the_sizes_asked_for(self, outcome: Outcome) -> None:
         assert tuple(outcome.by_window) == WINDOWS == (100, 300, 1000, 3000)
         assert tuple(outcome.by_grid) == GRIDS == (601, 1201, 3001, 6001)
+        assert tuple(outcome.by_rail) == RAILS == (6, 24, 48, 96)
         assert outcome.config.algorithm.window == 300
         assert outcome.config.grid_size == 601
 
@@ -173,6 +174,7 @@ class TestOutcome:
         assert [row["size"] for row in found["by_window"]] == list(WINDOWS)
         assert [row["ratio"] for row in found["by_window"] if row["size"] == 300] == [1.0]
         assert [row["ratio"] for row in found["by_grid"] if row["size"] == 601] == [1.0]
+        assert [row["ratio"] for row in found["by_rail"] if row["size"] == 6] == [1.0]
         assert found["memory"]["slots"] == 1000
         assert len(found["verdicts"]) == 5
 
@@ -188,6 +190,7 @@ class TestOutcome:
             {posterior.SCIPY: type(peer)(slow, 0, 0.0, 0.0)},
             {100: fast, 300: fast, 1000: fast, 3000: slow},
             {601: fast},
+            {6: fast},
             None,
         )
         _, scipy, sklearn, window = given.bars()

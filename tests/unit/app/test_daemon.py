@@ -33,7 +33,7 @@ from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.controller.host.realtime import ORDINARY_DECISION_S, RealtimeReport
 from macontrol.controller.policies.policy import Decision
 from macontrol.controller.policies.registry import make_policy
-from macontrol.controller.recording.records import EventKind
+from macontrol.controller.recording.records import EventKind, Item, Recorder, SlotRecord
 from macontrol.controller.recording.runfile import (
     RunFileRecorder,
     default_run_folder,
@@ -43,6 +43,7 @@ from macontrol.controller.recording.runfile import (
 )
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.steering import Hold, Steering
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.file import keep_survey
 from macontrol.controller.survey.samples import Survey
@@ -983,3 +984,27 @@ class TestUsage:
     def test_errors_of_hardware_and_files_have_their_codes(self) -> None:
         assert HardwareError("").exit_code == 69
         assert MacontrolError("").exit_code == 70
+
+
+class _LastMoment(Recorder):
+    """Requests a hold and a stop in the last slot, as two operators may."""
+
+    def __init__(self, steering: Steering, stop: StopToken) -> None:
+        self._steering, self._stop = steering, stop
+
+    def submit(self, item: Item) -> None:
+        if isinstance(item, SlotRecord) and item.slot == 5:
+            assert self._steering.submit(Hold("a person"))
+            self._stop.request()
+
+
+def test_an_action_that_no_slot_follows_is_recorded_as_such(paper: Config, tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    daemon = Daemon(paper, options(run_file=path))
+    daemon._recorders.add(_LastMoment(daemon._steering, daemon._signals.stop))
+    assert daemon.run() == 0
+    run = read_run(path)
+    assert run.slots["slot"][-1] == 5
+    *_, action, stop = run.events
+    assert (action.kind, action.detail) == (EventKind.ACTION, "hold by a person; no slot followed")
+    assert stop.kind is EventKind.STOP

@@ -15,6 +15,7 @@ from scipy.io import netcdf_file
 import macontrol
 from macontrol.cli import main
 from macontrol.config import load_config
+from macontrol.controller.recording.runfile import reader
 from macontrol.controller.recording.runfile.schema import EVENT_COLUMNS, SLOT_COLUMNS
 from support.sample_run import write_run
 
@@ -42,6 +43,12 @@ def run(tmp_path: Path) -> Path:
             connection.execute(statement)
         connection.commit()
     return path
+
+
+@pytest.fixture(params=[7, 50_000], autouse=True)
+def _blocks_of_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is read and written in blocks."""
+    monkeypatch.setattr(reader, "_ROWS_AT_ONCE", request.param)
 
 
 def export(path: Path) -> Path:

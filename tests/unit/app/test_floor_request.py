@@ -60,6 +60,17 @@ def test_the_signal_handler_is_restored_and_the_thread_ends() -> None:
     wait_until(lambda: not any(t.name == "noise-floor" for t in threading.enumerate()))
 
 
+def test_it_is_measured_at_intervals_and_on_request_in_between() -> None:
+    reported: list[tuple[str, float | None]] = []
+    with FloorRequest(lambda: -40.0, lambda *report: reported.append(report)) as request:
+        request.repeat(0.05)
+        wait_until(lambda: len(reported) >= 3)
+        request.repeat(60.0)
+        count = len(reported)
+        request.request()
+        wait_until(lambda: len(reported) > count)
+
+
 @pytest.mark.fault("sigusr1-simulated")
 def test_a_probe_without_a_noise_floor_ignores_the_request() -> None:
     reported: list[tuple[str, float | None]] = []

@@ -193,7 +193,11 @@ def test_the_last_line_of_a_traceback_is_shown() -> None:
     ("reward", "decibels"), [(0.8, 0.0), (0.8 * log2(11), 10.0), (1e6, inf), (0.0, nan), (-1, nan)]
 )
 def test_the_snr_is_computed_from_the_reward(reward: float, decibels: float) -> None:
-    assert snr_db(reward, 0.8) == pytest.approx(decibels, abs=1e-9, nan_ok=True)
+    tally = Tally(0.0)
+    tally.recent_reward = reward
+    assert snr_db(tally, 0.8) == pytest.approx(decibels, abs=1e-9, nan_ok=True)
+    tally.recent_reward, tally.recent_share = reward / 2, 0.4  # the antenna moved in each slot
+    assert snr_db(tally, 0.8) == pytest.approx(decibels, abs=1e-9, nan_ok=True)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,14 @@ import pytest
 
 from macontrol.cli import main
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import StageLostError
+from macontrol.config.model.errors import StageError, StageLostError
 from macontrol.controller.runtime.clock import WallClock
-from macontrol.controller.survey.file import fresh_survey, keep_survey
+from macontrol.controller.survey.file import fresh_survey, keep_survey, read_walks
 from macontrol.controller.survey.samples import Survey
-from macontrol.sim.bench.simulated import SimulatedStage
+from macontrol.hal import Arrival
+from macontrol.sim.bench.simulated import SimulatedProbe, SimulatedStage
 from macontrol.sim.bench.virtual import VirtualBench
-from macontrol.sim.world.channel import Channel
+from macontrol.sim.world.channel import Channel, reward_rows
 from support.figure_checks import assert_legends_cover_no_data
 
 LAB = ["--preset", "lab-2g4-grbl", "--set", "survey.samples=13"]
@@ -116,6 +118,88 @@ def test_a_signal_ends_it_and_nothing_is_written(
     assert "nothing was written" in capsys.readouterr().err
     assert not (tmp_path / "rail.npz").exists()
     assert len(moves) <= 21
+
+
+class TestRepeated:
+    WORDS = (*SIM, "--set", "survey.samples=61", "--repeat")
+
+    def test_it_walks_there_and_back_with_the_time_of_each_sample(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "site.npz"
+        assert main([*self.WORDS, "3", "--seed", "5", "--out", str(path)]) == 0
+        assert "walk 2 of 3: 61 of 61 positions; " in capsys.readouterr().out
+        config, walks = read_walks(path)
+        assert config.run.seed == 5
+        times = np.array([[sample.unix_s for sample in walk.samples] for walk in walks])
+        assert times.shape == (3, 61)
+        direction = np.diff(times, axis=1)
+        assert (direction[::2] > 0).all()
+        assert (direction[1] < 0).all()
+        assert times[0].max() < times[1].min()
+        assert times[1].max() < times[2].min()
+
+    def test_the_simulated_channel_drifts_with_the_time_of_the_walk(self, tmp_path: Path) -> None:
+        path = tmp_path / "site.npz"
+        assert main([*self.WORDS, "2", "--seed", "5", "--out", str(path)]) == 0
+        config, walks = read_walks(path)
+        times, place, reward = np.array(
+            [(each.unix_s, each.position, each.reward) for walk in walks for each in walk.samples]
+        ).T
+        slot = 1 + ((times - times.min()) / config.physical.slot_duration_s + 1e-6).astype(int)
+        exact = reward_rows(config, 5, int(slot.max()))
+        expected = [
+            config.grid.interpolate(exact[t - 1], x) for t, x in zip(slot, place, strict=True)
+        ]
+        assert np.std(reward - expected) == pytest.approx(config.noise_std, rel=0.25)
+
+    def test_a_signal_keeps_the_finished_walks(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        path = tmp_path / "site.npz"
+        after(2.5, monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
+        assert main([*self.WORDS, "5", "--out", str(path)]) == 128 + signal.SIGINT
+        assert "before the end of walk 3 of 5; the file has the 2 before" in capsys.readouterr().err
+        assert [len(walk.reward) for walk in read_walks(path).walks] == [61, 61]
+
+    @pytest.mark.fault("stage-lost-in-repeated-survey")
+    def test_a_lost_stage_keeps_the_finished_walks(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        def fail() -> None:
+            raise StageError("unplugged")
+
+        path = tmp_path / "site.npz"
+        after(1.5, monkeypatch, fail)
+        assert main([*self.WORDS, "5", "--out", str(path)]) == 69
+        message = capsys.readouterr().err
+        assert "unplugged" in message
+        assert "before the end of walk 2 of 5; the file has the 1 before" in message
+        assert len(read_walks(path).walks) == 1
+
+
+def after(walks: float, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Do something before each move after so many walks of 61 positions."""
+    measured, move_to = [0], SimulatedStage.move_to
+    request = SimulatedProbe.request
+
+    def count(probe: SimulatedProbe, slot: int, start_s: float, end_s: float) -> None:
+        measured[0] += 1
+        request(probe, slot, start_s, end_s)
+
+    def watched(stage: SimulatedStage, position_mm: float, deadline_s: float) -> Arrival:
+        if measured[0] == int(walks * 61):
+            then()
+        return move_to(stage, position_mm, deadline_s)
+
+    monkeypatch.setattr(SimulatedProbe, "request", count)
+    monkeypatch.setattr(SimulatedStage, "move_to", watched)
 
 
 @pytest.mark.fault("stage-lost-after-survey")

@@ -231,7 +231,8 @@ def _evaluate(config: Config, seed: int, serial: _Played, sim: _Played) -> Compa
     columns, summary = serial.run.slots, serial.summary
     seen = np.isfinite(columns["reward"])
     reward = columns["reward"][seen]
-    expected = _world(config, seed, columns["slot"][seen], columns["position"][seen])
+    weight = config.physical.actuation_plan.recorded(columns["transmission_share"][seen])
+    expected = _world(config, seed, columns["slot"][seen], columns["position"][seen]) * weight
     error = reward - expected
     error_rms = float(np.sqrt(np.mean(error**2)))
     late = summary["late_arrivals"] + summary["late_decisions"] + summary["missed_slots"]

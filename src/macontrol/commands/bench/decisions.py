@@ -230,14 +230,18 @@ def side_by_side(
 
 def growth(
     configs: Mapping[int, Config],
-    world: World,
+    world: World | Mapping[int, World],
     *,
     rounds: int,
     block: int,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[int, Times]:
-    """Time our decisions with several configs, which take turns block by block."""
-    players = {size: Player(config, world) for size, config in configs.items()}
+    """Time our decisions with several configs, which take turns block by block, in one world or
+    each in its own."""
+    players = {
+        size: Player(config, world if isinstance(world, World) else world[size])
+        for size, config in configs.items()
+    }
     for size, player in players.items():
         for _ in player.play(configs[size].algorithm.window):
             pass

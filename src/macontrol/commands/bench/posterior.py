@@ -2,8 +2,8 @@
 
 At the sizes of Table 1, compared in one run with a SciPy solve from scratch and, if it is
 installed, with scikit-learn's GaussianProcessRegressor; then the growth of the cost with the
-window w and the grid size G. One BLAS thread. Times are of the wall clock, ratios of processor
-time. Use an idle machine.
+window w, with the grid size G, and with the rail's length D at the same spacing. One BLAS thread.
+Times are of the wall clock, ratios of processor time. Use an idle machine.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ SUMMARY = "the time of one decision, compared with SciPy and scikit-learn"
 
 WINDOWS = (100, 300, 1000, 3000)
 GRIDS = (601, 1201, 3001, 6001)
+RAILS = (6, 24, 48, 96)
+RAIL_SLOTS = 64
 SEED = 1
 
 OURS = "macontrol"
@@ -95,6 +97,7 @@ class Outcome:
     peers: dict[str, PeerResult]
     by_window: dict[int, Times]
     by_grid: dict[int, Times]
+    by_rail: dict[int, Times]
     memory: Soak | None
 
     def slower(self, peer: str) -> float | None:
@@ -150,6 +153,7 @@ class Outcome:
             "peers": {key: self._peer_as_json(name) for name, key in KEYS.items()},
             "by_window": growing(self.by_window, self.config.algorithm.window),
             "by_grid": growing(self.by_grid, self.config.grid_size),
+            "by_rail": growing(self.by_rail, RAILS[0]),
             "memory": None if self.memory is None else asdict(self.memory),
             "verdicts": [asdict(bar) for bar in self.bars()],
         }
@@ -224,10 +228,18 @@ def measure(effort: Effort, *, soak_slots: int | None, part: Part) -> Outcome:
         block=effort.block,
         advance=part("growth with G", effort.growth_rounds),
     )
+    rails = {rail: config.replace(physical__region_length=float(rail)) for rail in RAILS}
+    by_rail = growth(
+        rails,
+        {rail: World(rails[rail], seed=SEED, slots=RAIL_SLOTS) for rail in RAILS},
+        rounds=effort.growth_rounds,
+        block=effort.block,
+        advance=part("growth with D", effort.growth_rounds),
+    )
     memory = None
     if soak_slots is not None:
         memory = soak(config, world, soak_slots, advance=part("memory", READINGS))
-    return Outcome(machine, blas, config, ours, results, by_window, by_grid, memory)
+    return Outcome(machine, blas, config, ours, results, by_window, by_grid, by_rail, memory)
 
 
 def _sklearn_posterior() -> PosteriorType | None:
@@ -334,6 +346,7 @@ def _show(console: Console, outcome: Outcome) -> None:
         console.print(f"scikit-learn is not installed: {install}", markup=False, soft_wrap=True)
     _show_growth(console, "w", outcome.by_window, algorithm.window)
     _show_growth(console, "G", outcome.by_grid, outcome.config.grid_size)
+    _show_growth(console, "D", outcome.by_rail, RAILS[0])
     if outcome.memory is not None:
         soaked = outcome.memory
         console.print(

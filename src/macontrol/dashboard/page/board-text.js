@@ -5,6 +5,7 @@ import { clock, count, duration, element, fixed, isNumber, percent, seconds, set
 const PHASES = [["wake", "wake-up"], ["actuate", "actuate"], ["measure", "measure"], ["decide", "decide"]];
 const BAD_EVENTS = new Set(["stage-fault", "probe-fault", "policy-fault", "internal-error", "no-signal", "refused-command"]);
 const WARN_EVENTS = new Set(["warning", "recording", "late-arrival", "late-decision", "missed-slots", "cold-start"]);
+const NO_RESURVEY = new Set(["surveying", "holding", "stopping"]);
 const LOW_DISK_MB = 500;
 const HOT_C = 80;
 const STATES = {
@@ -22,9 +23,12 @@ export class BoardText {
     this.events = [];
     this.inputs = new Map();
     this.command = null;
+    this.snapshot = null;
     if (!isLive) return;
     parts.hold.addEventListener("click", () => actions.act(this.isHeld ? "resume" : "hold"));
     parts.stop.addEventListener("click", () => actions.stop());
+    parts.resurvey.addEventListener("click", () => actions.resurvey(this.snapshot));
+    parts.floor.addEventListener("click", () => actions.measureFloor(this.snapshot));
   }
 
   showSnapshot(snapshot, state, model) {
@@ -38,8 +42,12 @@ export class BoardText {
     setText(parts["hold-text"], this.isHeld ? "Resume" : "Hold");
     parts.hold.classList.toggle("held", this.isHeld);
     parts.hold.disabled = !may;
-    for (const name of ["hold", "stop", "hint"]) parts[name].hidden = state === "ended";
+    for (const name of ["hold", "stop", "resurvey", "hint"]) parts[name].hidden = state === "ended";
     parts.stop.disabled = !may;
+    parts.resurvey.disabled = !may || !snapshot?.slot || NO_RESURVEY.has(state);
+    parts.floor.disabled = !may || !snapshot?.slot || state === "surveying";
+    parts.floor.hidden = state === "ended" || !isNumber(snapshot?.probe?.noise_floor);
+    this.snapshot = snapshot;
     setText(parts.hint, this.actions.mayAct ? "To move the antenna, click the rail." : "View only. To act, open the address with the token.");
     parts.ended.hidden = state !== "ended";
     if (!snapshot) return;
@@ -82,6 +90,16 @@ export class BoardText {
     ]);
   }
 
+  // The oracle of a simulated run that is running, and how current it is.
+  showOracle({ slot, wanted, mean, interval_s: interval }, snapshot) {
+    const node = this.parts["oracle-text"];
+    node.hidden = false;
+    const share = slot >= wanted && mean > 0 && isNumber(snapshot?.reward.mean) ? `; the antenna has ${percent(snapshot.reward.mean / mean)} of it` : "";
+    setText(node, slot < wanted
+      ? `Oracle of the slots so far: computed up to slot ${count(slot)} of ${count(wanted)}.`
+      : `Oracle of the slots so far: ${fixed(mean)} bit/s/Hz${share}. Computed every ${seconds(interval)}, up to slot ${count(slot)}.`);
+  }
+
   showSignal(snapshot, model) {
     const { probe } = snapshot;
     const counts = snapshot.counts ?? {};
@@ -99,7 +117,8 @@ export class BoardText {
     const counts = snapshot.counts ?? {};
     const slot_s = timing.slot_s;
     setText(this.parts["slot-text"], `${seconds(slot_s)} · nr ${count(snapshot.slot)}`);
-    this.showBudget(slot_s, timing.actuation_s, timing.measure_s, timing.decide_s);
+    const { actuation_s, spent_s = actuation_s, measure_s } = timing; // spent_s: of the newest slot
+    this.showBudget(slot_s, spent_s, measure_s + actuation_s - spent_s, timing.decide_s);
     this.showPhases(phases);
     numbers(this.parts.late, [
       ["Missed slots", count(counts.missed), "", counts.missed ? "bad" : ""],

@@ -82,6 +82,14 @@ export class Board {
     this.redraw();
   }
 
+  showOracle(oracle) {
+    const isFirst = this.model.oracle === null;
+    this.model.setOracle(oracle);
+    this.text.showOracle(oracle, this.snapshot);
+    if (isFirst) this.drawLegends();
+    this.redraw();
+  }
+
   showRun(digest) {
     this.model.addDigest(digest);
     this.text.showRun(digest);
@@ -323,7 +331,7 @@ export class Board {
 
   drawLegends() {
     const { isLive } = this;
-    const simulated = !isLive && this.model.truth.length > 0;
+    const simulated = this.model.truth.length > 0 || this.model.oracle !== null;
     legend(this.parts["rail-legend"], [
       ["estimate ± σ", (c, theme) => { c.fillStyle = theme.band; c.fillRect(0, 1, 24, 10); line(c, [0, 24], [6, 6], { colour: theme.blue, width: 2.2 }); }],
       ["acquisition", (c, theme) => line(c, [0, 24], [6, 6], { colour: theme.violet, dash: [6, 4] })],

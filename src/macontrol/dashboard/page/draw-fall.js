@@ -96,7 +96,7 @@ function drawWay(context, x, y, view, height, isOnColours) {
   context.beginPath();
   context.rect(x(0) - 5, TOP, x(view.facts.length) - x(0) + 10, height - TOP - BOTTOM);
   context.clip();
-  if (view.layer === "truth") line(context, best, best.map((at, i) => (Number.isNaN(at) ? null : ys[i])), { colour: "rgba(255,255,255,.65)", width: 1.3, dash: [1.5, 3] });
+  if (view.layer === "truth" || view.isLive) line(context, best, best.map((at, i) => (Number.isNaN(at) ? null : ys[i])), { colour: "rgba(255,255,255,.65)", width: 1.3, dash: [1.5, 3] });
   if (marks.length < 150) {
     for (const [at, time] of marks) {
       context.fillStyle = "#ff9d2e";

@@ -1,7 +1,7 @@
 // Starts the page: the connection, the places in the top line, and the content of each place.
 
 import { Board } from "./board.js";
-import { element, setText } from "./dom.js";
+import { duration, element, setText } from "./dom.js";
 import { Link, getJson, postAction } from "./link.js";
 import { themeChanged } from "./plot.js";
 import { showCompare, showRun, showRuns } from "./runs.js";
@@ -20,13 +20,27 @@ const actions = {
     try {
       const { outcome } = await postAction(page.shown, method, parameters);
       if (outcome === "deferred") toast("Accepted: it takes effect in the first slot that runs.");
+      return true;
     } catch (error) {
       toast(error.message, true);
+      return false;
     }
   },
   async stop() {
-    const yes = await ask(`Stop the run of ${page.shown}?`, "The stage comes to rest, and the run file is complete. To continue later, the daemon must be started again.");
+    const yes = await ask(`Stop the run of ${page.shown}?`, "The stage comes to rest, and the run file is complete. To continue later, the daemon must be started again.", { no: "Keep running", yes: "Stop the run", isDanger: true });
     if (yes) await actions.act("stop");
+  },
+  async resurvey({ rail, timing }) {
+    const least = duration((rail.length / rail.stroke) * timing.slot_s);
+    const yes = await ask("Survey the rail again?", `The antenna walks along the whole rail, for at least ${least}, and measures instead of following the policy. Hold pauses the walk. A policy built from the new survey follows.`, { yes: "Walk along the rail" });
+    if (yes) await actions.act("resurvey");
+  },
+  async measureFloor({ probe }) {
+    const isSwitched = probe.transmitter_by_command;
+    const yes = isSwitched
+      ? await ask("Measure the noise floor?", "The command of [tx] switches the transmitter off, and on again afterwards. The slots meanwhile have no reward.", { yes: "Measure" })
+      : await ask("Is the transmitter off?", "The noise floor is measured without a signal: switch the transmitter off first. The slots meanwhile have no reward.", { yes: "It is off: measure" });
+    if (yes && await actions.act("noise_floor") && !isSwitched) toast("Measuring. Switch the transmitter on again after the event noise-floor.");
   },
 };
 
@@ -38,10 +52,14 @@ export function toast(text, isBad = false) {
   setTimeout(() => node.remove(), isBad ? 9000 : 4000);
 }
 
-function ask(title, text) {
+function ask(title, text, { yes, no = "Cancel", isDanger = false }) {
   const dialog = document.getElementById("ask");
   setText(document.getElementById("ask-title"), title);
   setText(document.getElementById("ask-text"), text);
+  setText(document.getElementById("ask-no"), no);
+  const button = document.getElementById("ask-yes");
+  setText(button, yes);
+  button.className = isDanger ? "danger" : "primary";
   dialog.returnValue = "no";
   dialog.showModal();
   document.getElementById("ask-no").focus();
@@ -150,6 +168,8 @@ function take(message) {
     const state = page.daemons.find(({ name }) => name === page.shown);
     if (state && state.state !== message.state) { state.state = message.state; showPlaces(); }
     notice(message.state === "not answering" ? `${page.shown} does not answer. What is shown is its last state.` : null);
+  } else if (message.type === "oracle" && message.daemon === page.shown && page.board) {
+    page.board.showOracle(message.oracle);
   } else if (message.type === "events" && message.daemon === page.shown && page.board) {
     page.board.text.addEvents(message.events);
   }

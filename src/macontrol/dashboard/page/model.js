@@ -46,6 +46,7 @@ export class Model {
     this.span = null;
     this.range = { low: 0, high: 1 };
     this.sigma = 0;
+    this.oracle = null;
     this.fixedSum = null;
     this.fixedRecent = null;
   }
@@ -79,6 +80,7 @@ export class Model {
       }
       this.frames = frames.concat(this.frames);
     }
+    if (this.oracle) this.placeOracle();
     if (digest.truth && before === Infinity) {
       const width = digest.truth_points.length;
       const truth = unpack(digest.truth);
@@ -118,6 +120,29 @@ export class Model {
       if (this.frames.length > MOST_FRAMES) this.frames.splice(0, 300);
       this.fitRange([this.frames[this.frames.length - 1]]);
     }
+  }
+
+  // The oracle of the slots so far of a run that is running: it replaces the one before.
+  setOracle(oracle) {
+    this.oracle = oracle;
+    this.placeOracle();
+  }
+
+  // Its stretches of slots, at the times that are drawn; its mean reward is averaged as the run's.
+  placeOracle() {
+    const { ends, position, reward } = this.oracle;
+    if (!ends?.length) return;
+    const { slot, oracle, best } = this.series;
+    let k = 0;
+    for (let i = 0; i < slot.length; i += 1) {
+      const at = slot[i];
+      while (k < ends.length && ends[k] < at) k += 1;
+      const isKnown = isNumber(at) && k < ends.length && (k > 0 || at === ends[0]);
+      oracle[i] = isKnown ? reward[k] : null;
+      if (isKnown && k > 0) best[i] = position[k - 1] + ((position[k] - position[k - 1]) * (at - ends[k - 1])) / (ends[k] - ends[k - 1]);
+      else best[i] = isKnown ? position[k] : null;
+    }
+    this.series.oracle = averaged(oracle, slot);
   }
 
   // The recent reward of a fixed antenna, from how the mean of the whole run has changed.

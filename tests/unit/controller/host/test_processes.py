@@ -68,3 +68,10 @@ def test_access_follows_the_permissions_of_the_file(tmp_path: Path) -> None:
 def test_a_device_of_root_alone_needs_the_udev_rules() -> None:
     assert "udev rules" in Access(False, "root", "root", "crw-------").fix
     assert "usermod -aG dialout" in Access(False, "root", "dialout", "crw-rw----").fix
+
+
+def test_a_port_of_the_board_cannot_be_plugged_in_again() -> None:
+    fix = Access(False, "root", "root", "crw-------", built_in="/dev/ttyS0").fix
+    assert "plug" not in fix
+    assert "chgrp dialout /dev/ttyS0" in fix
+    assert access_to("/dev/null").built_in == ""

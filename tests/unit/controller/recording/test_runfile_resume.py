@@ -22,7 +22,18 @@ from macontrol.controller.recording.runfile import (
     header,
     set_aside,
 )
-from support.sample_run import CLOCK, CONFIG, LAST_START, SURVEY, WALL, write_run
+from macontrol.controller.survey.samples import Survey
+from support.sample_run import (
+    BENCH,
+    CLOCK,
+    CONFIG,
+    LAST_START,
+    SURVEY,
+    WALL,
+    slot_record,
+    start_run,
+    write_run,
+)
 
 
 def resumed(path: Path, *, age_s: float = 0.03) -> Resume:
@@ -42,7 +53,7 @@ def test_a_fresh_run_returns_its_window_and_position(tmp_path: Path) -> None:
     with_reward = [slot for slot in range(1, 41) if slot % 10 or slot == 30]
     assert list(found.samples) == [Sample(s, s / 100, s / 7) for s in with_reward[-20:]]
     assert (found.last_slot, found.position, found.next_position) == (40, 0.4, 0.4 + 0.01)
-    assert (found.target, found.sigma_f2) == (4.0, 0.75)
+    assert found.target == 4.0
     assert found.last_wall_s == pytest.approx(WALL + LAST_START, abs=1e-6)
     assert found.age_s == pytest.approx(0.03, abs=1e-6)
     np.testing.assert_array_equal(found.survey.position, SURVEY.position)
@@ -58,6 +69,31 @@ def test_the_posterior_is_the_one_that_the_run_had(tmp_path: Path) -> None:
     for sample in found.samples:
         warm.observe(*sample)
     assert live.decide(40, 0.4) == warm.decide(40, 0.4)
+
+
+def test_it_starts_from_the_last_survey_within_the_run(tmp_path: Path) -> None:
+    """The walk's own samples are in that survey."""
+    later = Survey(SURVEY.position, SURVEY.reward[::-1] * 2, 0.01, walked_wall_s=WALL + 0.1)
+    file = start_run(tmp_path / "run.sqlite", identity=BENCH)
+    for slot in range(1, 41):
+        changes = {"position": 1.0, "reward": slot / 7}
+        file.submit(slot_record(slot, **changes))
+        if slot == 28:
+            file.add_resurvey(slot, later)
+    file.close()
+    found = resumed(tmp_path / "run.sqlite")
+    np.testing.assert_array_equal(found.survey.reward, later.reward)
+    assert found.survey.sigma_f2(CONFIG) == later.sigma_f2(CONFIG) != SURVEY.sigma_f2(CONFIG)
+    assert found.survey.walked_wall_s == WALL + 0.1
+    assert [sample.slot for sample in found.samples] == list(range(29, 41))
+
+
+def test_a_later_survey_of_another_rail_is_refused(tmp_path: Path) -> None:
+    file = start_run(tmp_path / "run.sqlite", identity=BENCH)
+    file.submit(slot_record(1))
+    file.add_resurvey(1, Survey(SURVEY.position + 1.0, SURVEY.reward))
+    file.close()
+    assert "its survey does not fit this rail" in refused(tmp_path / "run.sqlite")
 
 
 def test_a_short_resumed_run_passes_on_the_window_it_resumed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
 from math import inf, log10, nan
 from typing import Any
@@ -26,6 +27,7 @@ from macontrol.controller.recording.records import LateReward
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
+from macontrol.controller.runtime.steering import Hold
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Arrival, Measurement, Probe
 from macontrol.hal.probe import Signal
@@ -100,13 +102,19 @@ def simulated(
 class TestAsPublished:
     """Without delays the loop is Algorithm 1 on the paper's world."""
 
+    @pytest.mark.parametrize("actuation", ["fixed", "as-needed"])
     @pytest.mark.parametrize(
         "policy", ["moveucb", "gp-ucb", "sweep-and-hold", "epsilon-greedy", "fixed"]
     )
     def test_the_loop_decides_the_same_as_replay_in_every_slot(
-        self, paper: Config, policy: str
+        self, paper: Config, policy: str, actuation: str
     ) -> None:
-        config = paper.replace(algorithm__policy=policy, algorithm__sweep_period=200, run__seed=5)
+        config = paper.replace(
+            algorithm__policy=policy,
+            algorithm__sweep_period=200,
+            physical__actuation=actuation,
+            run__seed=5,
+        )
         slots = 500
         episode = play(config, simulate_map(config, seed=5, slots=slots), seed=5)
         records = simulated(config, slots).slots
@@ -1276,3 +1284,70 @@ def test_a_real_actuator_arrives_on_time_with_the_stroke_derived_from_it() -> No
     moves = [abs(b.position - a.position) for a, b in pairwise(records)]
     assert max(moves) > 0.9 * config.physical.rho_max
     assert max(moves) <= config.physical.rho_max + 1e-9
+
+
+class TestSilence:
+    """While the run has switched the transmitter off."""
+
+    @staticmethod
+    def run(bench: ScriptedBench, *, goal: float | None = None) -> Kept:
+        """The transmitter is off from the middle of slot 3 to the middle of slot 6."""
+        slot_s, clock, steering = bench.slot_s, bench.clock, bench.loop.steering
+        if goal is not None:
+            steering.submit(Hold("test", goal))
+        silence = ExitStack()
+
+        def begin(_: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+            silence.enter_context(steering.silence.kept(lambda: clock.now() - slot_s / 4))
+            return ready
+
+        def end(_: ScriptedProbe, ready: list[Measurement]) -> list[Measurement]:
+            silence.close()
+            return ready
+
+        bench.probe.collects = {3: begin, 6: end}
+        return bench.run(10)
+
+    @pytest.mark.fault("transmitter-off-by-command")
+    def test_slots_have_no_reward_and_a_reason_of_their_own(self, bench: ScriptedBench) -> None:
+        kept = self.run(bench)
+        off = InvalidReason.TRANSMITTER_OFF
+        assert [r.invalid for r in kept.slots] == [None] * 2 + [off] * 4 + [None] * 4
+        assert [r.reward is None for r in kept.slots] == [r.invalid == off for r in kept.slots]
+        assert [slot for slot, *_ in bench.policy.seen] == [1, 2, 7, 8, 9, 10]
+        assert [e.slot for e in kept.events(EventKind.INVALID)] == [3, 4, 5, 6]
+
+    def test_the_antenna_holds_and_the_policy_decides_afterwards(
+        self, bench: ScriptedBench
+    ) -> None:
+        positions = [r.position for r in self.run(bench).slots]
+        moves = [bool(abs(b - a) > 1e-9) for a, b in pairwise(positions)]
+        # Slot 6 ends without silence: its decision is that of the policy.
+        assert moves == [True, True, False, False, False, True, True, True, True]
+
+    def test_an_operators_way_to_a_position_is_interrupted(self, bench: ScriptedBench) -> None:
+        stroke = bench.config.physical.rho_max
+        goal = bench.config.grid.snap(bench.config.physical.x_0 + 30 * stroke)
+        positions = [r.position for r in self.run(bench, goal=goal).slots]
+        assert positions[2] == positions[3] == positions[4] == positions[5]
+        assert positions[0] < positions[1] < positions[2]
+        assert positions[5] < positions[6] < positions[7]
+
+    def test_it_costs_no_patience(self, paper: Config) -> None:
+        bench = ScriptedBench(
+            paper.replace(timing__fault_patience_s=paper.physical.slot_duration_s)
+        )
+        assert len(self.run(bench).slots) == 10
+
+    def test_a_late_reward_of_a_silent_slot_is_none(self, bench: ScriptedBench) -> None:
+        silence, held = bench.loop.steering.silence, list[Measurement]()
+        bench.loop.approach(bench.policy.start_position)
+        bench.probe.collects = {1: take_away(held), 2: lambda _, ready: [*held, *ready]}
+        with silence.kept(bench.clock.now):
+            bench.loop.run(slots=1)
+        assert not bench.kept.late_rewards
+        bench.loop.run(first_slot=2, slots=2)
+        assert [slot for slot, *_ in bench.policy.seen] == [2, 3]
+        assert bench.kept.slot(1).invalid == InvalidReason.NOT_READY
+        (late,) = [item for item in bench.kept.items if isinstance(item, LateReward)]
+        assert (late.slot, late.reward, late.invalid) == (1, None, InvalidReason.TRANSMITTER_OFF)

@@ -227,3 +227,11 @@ def test_requests_that_wait_are_bounded() -> None:
     steering = Steering()
     taken = [steering.submit(Hold("me")) for _ in range(2 * MOST_WAITING)]
     assert sum(taken) == len(steering.requests) == MOST_WAITING
+
+
+def test_after_the_end_no_request_is_accepted() -> None:
+    steering = Steering()
+    assert steering.submit(Hold("test"))
+    assert steering.end() == [Hold("test")]
+    assert not steering.submit(Release("test"))
+    assert steering.end() == []

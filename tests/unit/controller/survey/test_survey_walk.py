@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 
@@ -12,15 +13,23 @@ import numpy as np
 import pytest
 
 from macontrol.config import Config, load_config
-from macontrol.config.model.errors import HardwareError, ProbeError, StageError
+from macontrol.config.model.errors import DataError, HardwareError, ProbeError, StageError
 from macontrol.config.model.reward import Reward
 from macontrol.controller.recording.records import Event, Recorder
 from macontrol.controller.runtime.clock import VirtualClock
+from macontrol.controller.runtime.observation import Observation
 from macontrol.controller.runtime.stop import StopToken
-from macontrol.controller.survey.file import NoSurvey, fresh_survey, save_survey
-from macontrol.controller.survey.samples import Survey
+from macontrol.controller.survey.file import (
+    NoSurvey,
+    fresh_survey,
+    read_walks,
+    save_survey,
+    save_walks,
+)
+from macontrol.controller.survey.samples import Sample, Survey
 from macontrol.controller.survey.walk import SurveyWalk, walk_rail
 from macontrol.hal import Arrival, Measurement
+from macontrol.hal.probe import UNKNOWN_SIGNAL, Signal
 from macontrol.sim.bench.simulated import SimulatedBench, SimulatedStage
 from macontrol.sim.world.channel import Channel
 
@@ -335,6 +344,53 @@ def test_a_probe_that_fails_is_not_waited_for_after_a_signal(lab: Config) -> Non
     assert len(survey.reward) == 0
 
 
+def test_each_sample_has_its_time_and_what_the_probe_knows(lab: Config) -> None:
+    clock = VirtualClock()
+    signal = Signal(-31.5, "dBFS", -60.0, 28.5, 0.0, 4800)
+
+    class Radio(ScriptedProbe):
+        def collect(self, deadline_s: float) -> Sequence[Measurement]:
+            return [replace(found, signal=signal) for found in super().collect(deadline_s)]
+
+    def go_to(position: float) -> float:
+        clock.sleep_until(clock.now() + 10.0)
+        return position
+
+    walk = SurveyWalk(lab, Radio([1.0, 2.0], [0.1, nan]), clock, go_to, Recorder())
+    first, second = walk.run([0.0, 1.0]).samples
+    assert first.signal == second.signal == signal
+    assert (first.uncertainty, second.reward) == (0.1, 2.0)
+    assert second.unix_s - first.unix_s == pytest.approx(10.0, abs=0.02)
+    # The measurement ends at the end of its interval, or as soon as it is collected.
+    interval_s = lab.slot_timing.measure_s
+    assert time.time() - second.unix_s == pytest.approx(-interval_s / 2, abs=0.5)
+
+
+def test_a_walk_from_right_to_left_gives_the_survey_from_left_to_right(lab: Config) -> None:
+    walk = SurveyWalk(lab, ScriptedProbe([1.0, 2.0, 3.0]), VirtualClock(), lambda x: x, Recorder())
+    survey = walk.run([2.0, 1.0, 0.0])
+    assert list(survey.position) == [0.0, 1.0, 2.0]
+    assert list(survey.reward) == [3.0, 2.0, 1.0]
+
+
+def test_a_reward_that_is_withdrawn_leaves_the_earlier_walk(lab: Config) -> None:
+    probe = ScriptedProbe([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    walk = SurveyWalk(lab, probe, VirtualClock(), lambda x: x, Recorder())
+    walk.run([0.0, 1.0, 2.0])
+    walk.run([2.0, 1.0, 0.0])
+    last = sorted(walk._seen)[2]
+    walk._withdraw([Observation(last, nan, False)])
+    assert [list(survey.reward) for survey in walk.finished] == [[1.0, 2.0], [6.0, 5.0, 4.0]]
+
+
+def test_a_walk_that_was_stopped_is_not_finished(lab: Config) -> None:
+    stop = StopToken()
+    walk = SurveyWalk(lab, ScriptedProbe([1.0] * 9), VirtualClock(), lambda x: x, Recorder(), stop)
+    walk.run([0.0, 1.0, 2.0])
+    walk.run([2.0, 1.0, 0.0], on_progress=lambda _: stop.request())
+    assert [len(survey.reward) for survey in walk.finished] == [3]
+
+
 BENCH = {"firmware": "Grbl 1.1h", "port": "USB 1a86:7523 1-1.2"}
 
 
@@ -403,6 +459,45 @@ class TestSurveyFile:
         assert (found.noise_variance, found.walked_wall_s) == (0.04, walked.walked_wall_s)
         assert found.sigma_f2(lab) == pytest.approx(1.0 - 0.04)
 
+    def test_what_is_known_of_each_sample_is_stored_walk_by_walk(
+        self, lab: Config, tmp_path: Path
+    ) -> None:
+        signals = [UNKNOWN_SIGNAL, Signal(-31.5, "dBFS", -60.0, 28.5, 0.25, 4800)]
+        walks = [
+            Survey.of([Sample(x, x / 2, 0.1 * x, 100.0 + x, signal) for x in (0.5, 1.0)], 200.0 + n)
+            for n, signal in enumerate(signals)
+        ]
+        save_walks(tmp_path / "survey.npz", lab, walks, BENCH)
+        config, found = read_walks(tmp_path / "survey.npz")
+        assert config == lab
+        assert [walk.samples for walk in found] == [walk.samples for walk in walks]
+        assert [walk.walked_wall_s for walk in found] == [200.0, 201.0]
+        assert [walk.noise_variance for walk in found] == [walk.noise_variance for walk in walks]
+
+    def test_the_next_run_uses_the_last_walk(self, lab: Config, tmp_path: Path) -> None:
+        now = time.time()
+        walks = [
+            Survey.of([Sample(x, x + n, 0.1, now + x) for x in (0.0, 1.0, 2.0)], now - 50 + n)
+            for n in range(2)
+        ]
+        save_walks(tmp_path / "survey.npz", lab, walks, BENCH)
+        found = fresh_survey(tmp_path / "survey.npz", lab, BENCH)
+        assert isinstance(found, Survey)
+        assert list(found.reward) == [1.0, 2.0, 3.0]
+        assert found.walked_wall_s == now - 49
+
+    def test_a_survey_without_times_is_used_by_a_run_and_is_no_record_of_the_site(
+        self, lab: Config, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "survey.npz"
+        save_survey(path, lab, self.survey, BENCH)
+        with np.load(path) as kept:
+            known = ("position", "reward", "noise_variance", "time", "bench", "identity")
+            np.savez(path, **{name: kept[name] for name in known})
+        assert isinstance(fresh_survey(path, lab, BENCH), Survey)
+        with pytest.raises(DataError, match="of an earlier version"):
+            read_walks(path)
+
     @pytest.mark.fault("survey-file-damaged")
     @pytest.mark.parametrize("content", [b"", b"nonsense", None])
     def test_a_damaged_or_missing_survey_is_not_used(
@@ -440,8 +535,12 @@ class TestSurveyFile:
         path = tmp_path / "survey.npz"
         save_survey(path, lab, self.survey, BENCH)
         whole = path.read_bytes()
-        long = whole.index("carrier_frequency_hz".encode("utf-32-le"))  # the bench: skip most of it
-        for at in [*range(long + 80), *range(whole.index(b"PK", long), len(whole))]:
+        # Skip most of the two long texts, the bench and the config.
+        bench = whole.index("carrier_frequency_hz".encode("utf-32-le"))
+        after = whole.index(b"PK", bench)
+        config = whole.index("carrier_frequency_hz".encode("utf-32-le"), after)
+        end = whole.index(b"PK\1\2")
+        for at in (*range(bench + 80), *range(after, config, 3), *range(end, len(whole), 3)):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
             found = fresh_survey(path, lab, BENCH)
             assert isinstance(found, NoSurvey) or np.array_equal(found.reward, self.survey.reward)

@@ -90,7 +90,9 @@ def test_the_probe_measures_the_slot_at_the_position_of_the_stage(
         assert measurement.value.sigma == paper.noise_std
     fixed = np.mean([world.reward[slot - 1, middle] for slot in (1, 2, 3, 17, 40)])
     assert bench.fixed_antenna_reward == pytest.approx(fixed)
-    assert bench.earned_reward == pytest.approx(fixed)
+    slot, latest = bench.probe.latest
+    assert slot == 40
+    assert latest == pytest.approx(world.reward[39, middle])
 
 
 def test_without_a_request_there_is_no_measurement(paper: Config, clock: VirtualClock) -> None:

@@ -1,0 +1,1 @@
+"""The panel: policies in many worlds, compared with MoveUCB as published."""
