@@ -49,6 +49,7 @@ def regression(
     sigma_f2: float,
     noise_variance: float,
     memory: float,
+    doubt: float,
 ) -> Estimates:
     """The estimates in slot `now`."""
     slot, position, reward = (
@@ -71,8 +72,13 @@ def regression(
         variance.append(sigma_f2 - np.sum(half**2, axis=0))
         each = -0.5 * errors**2 - np.log(np.diag(factor))
         evidence.append(float(each @ memory ** np.arange(len(each) - 1, -1, -1)))
-    share = np.exp(np.array(evidence) - max(evidence))
-    return Estimates(np.array(mean), np.array(variance), share / share.sum())
+    return Estimates(np.array(mean), np.array(variance), shares(np.array(evidence), doubt))
+
+
+def shares(evidence: Array, doubt: float) -> Array:
+    """The shares of the filters, from the logarithm of their evidence."""
+    share = np.exp(evidence - evidence.max())
+    return np.asarray((1 - doubt) * share / share.sum() + doubt / len(share))
 
 
 def score(
@@ -88,20 +94,18 @@ def score(
 ) -> Array:
     """F_t at every point, for an antenna at the point `here`."""
     spacing = float(points[1] - points[0])
-    value = np.zeros(len(points))
+    value, mixed = np.zeros(len(points)), estimates.mixed_variance
     for y in range(len(points)):
         distance = abs(y - here) * spacing
         way = max(ceil(distance / rho_max - 1e-9) - 1, 0)
         side = 1 if y > here else -1
         total = 0.0
-        filters = zip(
-            time_constants, estimates.mean, estimates.variance, estimates.share, strict=True
-        )
-        for tau, mean, variance, share in filters:
+        filters = zip(time_constants, estimates.mean, estimates.share, strict=True)
+        for tau, mean, share in filters:
             decay = np.exp(-np.arange(1, horizon + 1) / tau)
             for j in range(1, min(way, horizon) + 1):
                 total += share * decay[j - 1] * mean[here + side * round(j * rho_max / spacing)]
-            stay = mean[y] + beta * np.sqrt(variance[y])
+            stay = mean[y] + beta * np.sqrt(mixed[y])
             total += share * float(decay[way:].sum()) * stay
         value[y] = (total - movement_cost * distance) / horizon
     return value

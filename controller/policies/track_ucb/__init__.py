@@ -5,12 +5,17 @@ from __future__ import annotations
 from macontrol.controller.policies.description import PolicyDescription, PolicyInputs
 from macontrol.controller.policies.policy import Policy
 
-TIME_CONSTANTS = (100.0, 300.0, 1000.0, 4000.0, 30000.0)
+TIME_CONSTANTS = (150.0, 600.0, 2400.0, 20000.0)
 """τ of the filters, in slots."""
-HORIZON = 300
+HORIZON = 200
 """H, the slots for which a target is chosen."""
 MEMORY = 0.999
 """γ, by which the evidence of a filter fades with every reward."""
+
+DOUBT = 0.1
+"""ε, the part of the shares that does not depend on the evidence."""
+PESSIMISM = 1.0
+"""The prior mean is that of the survey less this times σ_f."""
 
 
 def build(inputs: PolicyInputs) -> Policy:
@@ -28,8 +33,9 @@ def build(inputs: PolicyInputs) -> Policy:
         sigma_f2=inputs.sigma_f2,
         noise_variance=algorithm.ridge,
         memory=MEMORY,
+        doubt=DOUBT,
         history=algorithm.window,
-        offset=float(inputs.survey.reward.mean()) - 1.5 * sigma_f,
+        offset=float(inputs.survey.reward.mean()) - PESSIMISM * sigma_f,
     )
     if inputs.with_samples:
         samples = zip(inputs.survey.position, inputs.survey.reward, strict=True)
@@ -39,7 +45,7 @@ def build(inputs: PolicyInputs) -> Policy:
         bank,
         rho_max=config.physical.rho_max,
         beta=beta,
-        movement_cost=config.reward.movement_cost,
+        movement_cost=inputs.movement_cost,
         margin=algorithm.margin * sigma_f,
         horizon=HORIZON,
         start_position=inputs.start_position,
@@ -55,4 +61,5 @@ DESCRIPTION = PolicyDescription(
     build=build,
     optimal_beta=1.5,
     uses=frozenset({"algorithm.beta", "algorithm.margin", "algorithm.ridge", "kernel"}),
+    variants={"economy": {"algorithm.margin": 0.25}},
 )

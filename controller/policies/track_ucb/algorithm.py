@@ -4,7 +4,7 @@ MoveUCB compares places as they are now. Here each filter of the bank also says 
 knowledge lasts: what it expects n slots ahead is dⁿ times what it expects now. The score of a
 target y, n(y) slots of way from x_t, is the expected reward over the next H slots,
 
-    F_t(y) = Σ_k p_k { Σ_{j=1}^{n} d_kʲ μ_k(x_t ± jρ) + Σ_{j=n+1}^{H} d_kʲ (μ_k(y) + βσ_k(y)) }/H
+    F_t(y) = Σ_k p_k { Σ_{j=1}^{n} d_kʲ μ_k(x_t ± jρ) + Σ_{j=n+1}^{H} d_kʲ (μ_k(y) + βσ(y)) }/H
              − c_e·|y − x_t|/H,
 
 so that in a fast world no target is worth a long way. The target is kept while no other is better
@@ -105,10 +105,10 @@ class TrackUCB(PosteriorPolicy):
         bank, size = self.posterior, self._grid.size
         around = slice(size - 1 - here, 2 * size - 1 - here)
         shares, means = bank.shares, bank.means
-        worth = bank.variances
-        np.sqrt(worth, out=worth)
-        worth *= self._beta
-        worth += means
+        bonus = bank.spread(shares, means)
+        np.sqrt(bonus, out=bonus)
+        bonus *= self._beta
+        worth = means + bonus
         worth *= self._stay[:, around]
         surface = np.dot(shares, worth, out=self.surface)
         surface -= self._price[around]

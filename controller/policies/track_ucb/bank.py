@@ -7,8 +7,9 @@ d = e^(−1/τ), a slot and a reward r at x in it, φ = φ(x), are
     m ← d·m,   C ← d²C + (1 − d²)σ_f²I,
     s = φᵀCφ + ϱ,   m ← m + Cφ(r − φᵀm)/s,   C ← C − CφφᵀC/s.
 
-The evidence of a filter is that of its predictions, e ← γe + ln N(r; φᵀm, s), and its share is
-p ∝ exp e. The estimate is the mixture of the filters' means and variances.
+The evidence of a filter is that of its predictions, e ← γe + ln N(r; φᵀm, s). Of K filters each
+has the share p = (1 − ε)·exp e/Σ exp e + ε/K: rewards change less at a good place than elsewhere,
+so the evidence alone favours slow filters. The estimate is the mixture of the filters.
 
 The bank keeps what is learned, L = σ_f²I − C, so that a slot is L ← d²L and a reward adds CφφᵀC/s
 to it; the same on the grid, where diag(ΦLΦᵀ) is the variance less than before the first reward.
@@ -75,6 +76,7 @@ class KalmanBank:
         sigma_f2: float,
         noise_variance: float,
         memory: float,
+        doubt: float,
         history: int,
         offset: float = 0.0,
     ) -> None:
@@ -89,6 +91,7 @@ class KalmanBank:
         """d of each filter."""
         self._noise_variance = noise_variance
         self._memory = memory
+        self._doubt = doubt
         self._history = history
         count, rank, size = len(self.decay), features.rank, features.grid.size
         self._transposed: Array = np.ascontiguousarray(features.on_grid.T)
@@ -112,7 +115,8 @@ class KalmanBank:
         """p: the share of each filter in the mixture."""
         evidence = self._state.evidence
         shares: Array = np.exp(evidence - evidence.max())
-        shares /= shares.sum()
+        shares *= (1.0 - self._doubt) / shares.sum()
+        shares += self._doubt / len(shares)
         return shares
 
     @property
@@ -122,23 +126,23 @@ class KalmanBank:
         return means
 
     @property
-    def variances(self) -> Array:
-        """The variance of each filter over the grid."""
-        variances = np.subtract(self.sigma_f2, self._state.on_grid)
-        return np.maximum(variances, 0.0, out=variances)
-
-    @property
     def mean(self) -> Array:
-        mean: Array = self.shares @ self.means
+        mean: Array = self.shares.dot(self.means)
         mean += self.offset
         return mean
 
     @property
     def variance(self) -> Array:
-        shares, means = self.shares, self.means
-        mean = shares @ means
-        variance: Array = shares @ self.variances + shares @ np.square(means - mean)
-        return variance
+        return self.spread(self.shares, self.means)
+
+    def spread(self, shares: Array, means: Array) -> Array:
+        """The variance of the mixture: that of the filters, and of what they disagree about."""
+        second = np.square(means)
+        second -= self._state.on_grid
+        variance: Array = shares.dot(second)
+        variance += self.sigma_f2
+        variance -= np.square(shares.dot(means))
+        return np.maximum(variance, 0.0, out=variance)
 
     # -- Rewards ------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import simulate_map
 from support.paper_reference import covariance
-from support.track_reference import DenseFilter, Estimates, Sample, regression, score
+from support.track_reference import DenseFilter, Estimates, Sample, regression, score, shares
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,7 @@ BANK: dict[str, Any] = {
     "sigma_f2": 0.8,
     "noise_variance": 0.1,
     "memory": 0.9,
+    "doubt": 0.2,
 }
 SLOTS = int(os.environ.get("MACONTROL_FILTER_SLOTS", "2000"))
 """100000 takes half a minute."""
@@ -88,7 +89,6 @@ def test_the_estimate_is_a_regression_on_all_rewards_so_far(
     assert expected.share.max() < 0.99
     np.testing.assert_allclose(bank.shares, expected.share, rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(bank.means, expected.mean, rtol=0, atol=TOLERANCE)
-    np.testing.assert_allclose(bank.variances, expected.variance, rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(bank.mean, expected.mixed_mean + offset, rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(bank.variance, expected.mixed_variance, rtol=0, atol=TOLERANCE)
 
@@ -106,14 +106,12 @@ def test_a_filter_is_a_dense_kalman_filter_after_many_slots(paper: Config, grid:
         evidence = 0.9 * evidence + [one.step(index, reward) for one in dense]
         if rng.random() < 0.1:
             index = int(np.clip(index + rng.integers(-8, 9), 0, grid.size - 1))
-    share = np.exp(evidence - evidence.max())
     expected = Estimates(
         np.array([one.mean for one in dense]),
         np.array([np.diag(one.covariance) for one in dense]),
-        share / share.sum(),
+        shares(evidence, 0.2),
     )
     np.testing.assert_allclose(bank.means, expected.mean, rtol=0, atol=TOLERANCE)
-    np.testing.assert_allclose(bank.variances, expected.variance, rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(bank.mean, expected.mixed_mean, rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(bank.variance, expected.mixed_variance, rtol=0, atol=TOLERANCE)
 
@@ -124,17 +122,6 @@ def test_before_the_first_reward_nothing_is_known(paper: Config, grid: Grid) -> 
     assert (bank.mean == 2.0).all()
     np.testing.assert_allclose(bank.variance, 0.8)
     np.testing.assert_allclose(bank.shares, 1 / 3)
-
-
-def test_what_is_known_fades_while_there_are_no_rewards(paper: Config, grid: Grid) -> None:
-    bank = bank_of(paper, grid)
-    fed(bank, scattered(2, 100, grid), 100)
-    means, variances = bank.means, bank.variances
-    bank.advance(150)
-    decay = np.exp(-50 / np.array(BANK["time_constants"]))[:, None]
-    np.testing.assert_allclose(bank.means, decay * means, atol=TOLERANCE)
-    expected = 0.8 - decay**2 * (0.8 - variances)
-    np.testing.assert_allclose(bank.variances, expected, atol=TOLERANCE)
 
 
 # -- Rewards that are late, withdrawn or impossible -------------------------------------------
@@ -269,6 +256,7 @@ def test_every_decision_is_that_of_the_reference(paper: Config, changes: dict[st
             sigma_f2=sigma_f2,
             noise_variance=algorithm.ridge,
             memory=track_ucb.MEMORY,
+            doubt=track_ucb.DOUBT,
         )
         expected = score(
             estimates,
