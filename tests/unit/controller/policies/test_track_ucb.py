@@ -157,12 +157,22 @@ def test_rewards_in_any_order_give_the_same_estimate(paper: Config, grid: Grid) 
 
 def test_a_withdrawn_reward_never_came(paper: Config, grid: Grid) -> None:
     samples = scattered(6, 150, grid)
-    never = fed(bank_of(paper, grid), samples[:70] + samples[75:], 150)
+    never = fed(bank_of(paper, grid), samples[:60] + samples[82:], 150)
     bank = bank_of(paper, grid)
     fed(bank, samples, 150)
-    for slot, _, _ in samples[70:75]:
+    for slot, _, _ in samples[60:82]:
         bank.withdraw(slot)
         bank.withdraw(slot)
+    np.testing.assert_allclose(state_of(bank), never, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("number", [62, 63, 64])
+def test_a_reward_is_withdrawn_next_to_a_checkpoint(paper: Config, grid: Grid, number: int) -> None:
+    samples = scattered(6, 100, grid)
+    never = fed(bank_of(paper, grid), samples[:number] + samples[number + 1 :], 100)
+    bank = bank_of(paper, grid)
+    fed(bank, samples, 100)
+    bank.withdraw(samples[number][0])
     np.testing.assert_allclose(state_of(bank), never, rtol=0, atol=1e-12)
 
 
@@ -179,8 +189,10 @@ def test_a_reward_that_is_older_than_the_history_is_dropped(paper: Config, grid:
     samples = scattered(8, 400, grid)
     bank = bank_of(paper, grid, history=50)
     before = fed(bank, samples, 400)
-    bank.observe(300, 1.0, 99.0)
-    bank.withdraw(samples[200][0])
+    for slot, _, _ in samples[:200]:
+        bank.withdraw(slot)
+    for slot, position, _ in samples:
+        bank.observe(slot, position, 99.0)
     assert (state_of(bank) == before).all()
 
 
@@ -309,6 +321,30 @@ def test_settings_change_within_a_run(paper: Config) -> None:
     for policy in (changed, other):
         policy.decide(1, 1.5)
     assert (changed.surface == other.surface).all()
+
+
+def test_a_warm_restart_with_all_rewards_decides_as_the_run(paper: Config) -> None:
+    config = paper.replace(**QUICK)
+    world = simulate_map(config, 5, 60)
+    survey = Survey(world.survey_position, world.survey_reward)
+    whole, again = make_policy(config, survey), make_policy(config, survey)
+    taken, x = [], whole.start_position
+    for slot in range(1, 41):
+        reward = config.grid.interpolate(world.reward[slot - 1], x)
+        whole.observe(slot, x, reward)
+        taken.append((slot, x, reward))
+        last = whole.decide(slot, x)
+        x = last.position
+    for sample in taken:
+        again.observe(*sample)
+    again.resume(last.target)
+    for slot in range(41, 61):
+        reward = config.grid.interpolate(world.reward[slot - 1], x)
+        for policy in (whole, again):
+            policy.observe(slot, x, reward)
+        decision, other = (policy.decide(slot, x) for policy in (whole, again))
+        assert decision[:4] == other[:4]
+        x = decision.position
 
 
 def test_it_finds_the_best_place_of_a_still_world(paper: Config) -> None:
