@@ -31,6 +31,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from macontrol.controller.policies.expansion import Expansion
 from macontrol.controller.policies.features import KernelFeatures
 
 Array = NDArray[np.float64]
@@ -94,7 +95,8 @@ class KalmanBank:
         self._doubt = doubt
         self._history = history
         count, rank, size = len(self.decay), features.rank, features.grid.size
-        self._transposed: Array = np.ascontiguousarray(features.on_grid.T)
+        self._expansion = Expansion(features)
+        self._means: Array = np.empty((count, size))
         self._squares: Array = np.empty((count, size))
         self._outer: Array = np.empty((count, rank, rank))
         self._state = _State(
@@ -121,9 +123,9 @@ class KalmanBank:
 
     @property
     def means(self) -> Array:
-        """Φm of each filter: its mean over the grid, less the prior mean."""
-        means: Array = self._state.weights @ self._transposed
-        return means
+        """Φm of each filter: its mean over the grid, less the prior mean; until the next call."""
+        self._expansion.fill(self._state.weights, self._means)
+        return self._means
 
     @property
     def mean(self) -> Array:
@@ -211,7 +213,7 @@ class KalmanBank:
         weights += gain * error[:, None]
         np.multiply(gain[:, :, None], gain[:, None, :], out=self._outer)
         state.learned += self._outer.reshape(count, -1)
-        np.dot(gain, self._transposed, out=self._squares)
+        self._expansion.fill(gain, self._squares)
         state.on_grid += np.multiply(self._squares, self._squares, out=self._squares)
         self._keep_checkpoint()
 

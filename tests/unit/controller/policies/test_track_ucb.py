@@ -77,6 +77,7 @@ def fed(bank: KalmanBank, samples: list[Sample], now: int) -> Array:
 # -- The estimate -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("grid", [Grid(3.0, 61), Grid(30.0, 1501)], ids=["short", "long"])
 @pytest.mark.parametrize("offset", [0.0, 1.7])
 def test_the_estimate_is_a_regression_on_all_rewards_so_far(
     paper: Config, grid: Grid, offset: float
