@@ -329,16 +329,15 @@ def test_a_warm_restart_with_all_rewards_decides_as_the_run(paper: Config) -> No
     world = simulate_map(config, 5, 60)
     survey = Survey(world.survey_position, world.survey_reward)
     whole, again = make_policy(config, survey), make_policy(config, survey)
-    taken, x = [], whole.start_position
+    taken, x, target = [], whole.start_position, 0.0
     for slot in range(1, 41):
         reward = config.grid.interpolate(world.reward[slot - 1], x)
         whole.observe(slot, x, reward)
         taken.append((slot, x, reward))
-        last = whole.decide(slot, x)
-        x = last.position
+        target, x = whole.decide(slot, x)[:2]
     for sample in taken:
         again.observe(*sample)
-    again.resume(last.target)
+    again.resume(target)
     for slot in range(41, 61):
         reward = config.grid.interpolate(world.reward[slot - 1], x)
         for policy in (whole, again):
