@@ -7,7 +7,7 @@ from macontrol.controller.policies.policy import Policy
 
 TIME_CONSTANTS = (150.0, 600.0, 2400.0, 20000.0)
 """τ of the filters, in slots."""
-HORIZON = 200
+HORIZON = 150
 """H, the slots for which a target is chosen."""
 MEMORY = 0.999
 """γ, by which the evidence of a filter fades with every reward."""
