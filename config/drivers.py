@@ -15,6 +15,7 @@ from macontrol.config.model.registry import Registry
 from macontrol.config.policies import POLICIES
 from macontrol.config.sections.algorithm import algorithm_class
 from macontrol.config.sections.driver import ChosenSettings, DriverSettings
+from macontrol.config.sections.reference import NoReference
 
 
 class DriverDescription(Protocol):
@@ -44,6 +45,7 @@ DRIVERS: dict[str, Registry[DriverDescription]] = {"stage": STAGE_DRIVERS, "prob
 CHOICES: dict[str, tuple[str, Registry[Any]]] = {
     "stage": ("driver", STAGE_DRIVERS),
     "probe": ("driver", PROBE_DRIVERS),
+    "reference": ("driver", PROBE_DRIVERS),
     "algorithm": ("policy", POLICIES),
 }
 """The tables of a config that a driver or a policy shapes, and the key that names it."""
@@ -53,10 +55,14 @@ _REMOVED = {"probe": frozenset({"dbm_offset_db"})}
 
 def settings_class(section: str, name: object) -> type[ChosenSettings]:
     """The settings of a driver or policy; ConfigError if it is unknown or broken."""
+    if section == "reference" and name == "off":
+        return NoReference
     if not isinstance(name, str):
         known = ", ".join(CHOICES[section][1].names())
         raise ConfigError(f"{name!r} is not a name", f"known are: {known}")
-    return DRIVERS[section][name].settings if section in DRIVERS else algorithm_class(name)
+    if section == "algorithm":
+        return algorithm_class(name)
+    return CHOICES[section][1][name].settings  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -115,5 +121,5 @@ def belongs_to_another(section: str, key: str) -> bool:
     """Whether any driver of this section has a key of this name, now or formerly."""
     return any(
         key in description.settings.model_fields or key in description.settings.former_keys
-        for description in (DRIVERS[section].working() if section in DRIVERS else ())
+        for description in (CHOICES[section][1].working() if section != "algorithm" else ())
     )

@@ -102,6 +102,8 @@ def _reason(item: Any, path: str, tables: Mapping[str, Any]) -> str:
 def _unknown(path: str, tables: Mapping[str, Any]) -> str:
     """Say that a section or a key is unknown, and which one is probably meant."""
     *parents, word = path.split(".")
+    if parents[:1] == ["reference"] and "driver" not in (tables.get("reference") or {}):
+        return "it needs reference.driver, the name of a probe driver, as in [probe]"
     what = "key" if parents else "section"
     if places := places_of(word):
         return f"unknown {what}; did you mean {' or '.join(places)}?"

@@ -120,7 +120,7 @@ def _refuse_wrong_tables(layers: Iterable[Layer], merged: Merged) -> None:
     """Refuse wrong values in the tables of drivers that are not in use."""
     for layer in layers:
         for section, (key, registry) in CHOICES.items():
-            table, used = layer.tables.get(section, {}), merged.tables[section][key]
+            table, used = layer.tables.get(section, {}), merged.tables.get(section, {}).get(key)
             for name in table:
                 if name in registry.names() and name != used:
                     _check_table(layer, section, name, table[name])

@@ -23,13 +23,15 @@ from macontrol.config.model.slot_timing import SlotTiming
 from macontrol.config.sections.algorithm import Algorithm
 from macontrol.config.sections.channel import Channel
 from macontrol.config.sections.drift import Drift
-from macontrol.config.sections.driver import ChosenSettings
+from macontrol.config.sections.driver import ChosenSettings, DriverSettings
 from macontrol.config.sections.kernel import Kernel
 from macontrol.config.sections.physical import Physical
 from macontrol.config.sections.probe import ProbeSettings
+from macontrol.config.sections.reference import NoReference
 from macontrol.config.sections.reward import Reward
 from macontrol.config.sections.run import Run
 from macontrol.config.sections.section import Section
+from macontrol.config.sections.site import Site
 from macontrol.config.sections.stage import StageSettings
 from macontrol.config.sections.survey import Survey
 from macontrol.config.sections.timing import Timing
@@ -43,6 +45,7 @@ _IMPLAUSIBLE = 100.0
 _PLAIN: dict[str, type[ChosenSettings]] = {
     "stage": StageSettings,
     "probe": ProbeSettings,
+    "reference": NoReference,
     "algorithm": Algorithm,
 }
 
@@ -65,7 +68,7 @@ def driver_settings(section: str, table: Any) -> ChosenSettings:
 
 def _chosen(section: str) -> BeforeValidator:
     def settings(value: Any) -> Any:
-        return value if isinstance(value, _PLAIN[section]) else driver_settings(section, value)
+        return value if isinstance(value, ChosenSettings) else driver_settings(section, value)
 
     return BeforeValidator(settings)
 
@@ -83,8 +86,17 @@ class Config(Section):
     timing: Timing = Field(default_factory=Timing)
     stage: Annotated[SerializeAsAny[StageSettings], _chosen("stage")]
     probe: Annotated[SerializeAsAny[ProbeSettings], _chosen("probe")]
+    reference: Annotated[SerializeAsAny[DriverSettings], _chosen("reference")] = Field(
+        default_factory=NoReference
+    )
     tx: Tx = Field(default_factory=Tx)
     run: Run = Field(default_factory=Run)
+    site: Site = Field(default_factory=Site)
+
+    @property
+    def reference_probe(self) -> ProbeSettings | None:
+        """The settings of the reference receiver; None if there is none."""
+        return self.reference if isinstance(self.reference, ProbeSettings) else None
 
     @property
     def g_max(self) -> float:
@@ -112,6 +124,12 @@ class Config(Section):
             guard_share=self.timing.guard_share,
             decision_share=self.timing.decision_share,
         )
+
+    @property
+    def longest_measure_s(self) -> float:
+        """The measuring interval of a slot in which the antenna holds, which is the longest one."""
+        timing, plan = self.slot_timing, self.physical.actuation_plan
+        return timing.measure_end_s - timing.measure_begin_s(plan.time_s(0.0))
 
     @property
     def window_s(self) -> float:

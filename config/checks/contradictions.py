@@ -35,6 +35,7 @@ def contradictions(config: Config) -> list[Problem]:
         *_in_the_world(config),
         *plan_contradictions(config.physical.carrier_frequency_hz, config.probe),
         *_of_the_transmitter(config),
+        *_of_the_reference(config),
     ]
 
 
@@ -62,6 +63,21 @@ def _of_the_transmitter(config: Config) -> Iterator[Problem]:
             "tx.floor_every_s",
             "no command can switch the transmitter off and on",
             'set tx.on_command and tx.off_command, or set it to "off"',
+        )
+
+
+def _of_the_reference(config: Config) -> Iterator[Problem]:
+    """The reference receiver cannot be the probe itself, as far as their own keys show that."""
+    reference, probe = config.reference_probe, config.probe
+    own = sorted(type(probe).own_keys())
+    if type(reference) is not type(probe) or not own:
+        return
+    if all(getattr(reference, key) == getattr(probe, key) for key in own):
+        yield Problem(
+            f"reference.{probe.driver_name()}.{own[0]}",
+            "the reference receiver is the same device as [probe]",
+            f"give it another one in [reference.{probe.driver_name()}], or set reference.driver "
+            'to "off"',
         )
 
 

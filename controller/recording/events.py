@@ -62,6 +62,11 @@ class EventKind(_Name):
         "the noise floor in use, or the result of a request",
         "noise floor in dBFS",
     )
+    REFERENCE = (
+        "reference",
+        "the reference receiver failed, works again, or has a noise floor; the run continues",
+        "outage in s, or noise floor in dBFS",
+    )
     POLICY = "policy", "the policy of the run"
     ACTION = (
         "action",

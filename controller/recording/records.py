@@ -7,7 +7,16 @@ from typing import NamedTuple, TypeAlias
 from macontrol.controller.recording.events import EventKind
 from macontrol.hal.probe import UNKNOWN_SIGNAL, Signal
 
-__all__ = ["Event", "EventKind", "Item", "LateReward", "Recorder", "Recorders", "SlotRecord"]
+__all__ = [
+    "Event",
+    "EventKind",
+    "Item",
+    "LateReward",
+    "Recorder",
+    "Recorders",
+    "ReferenceReading",
+    "SlotRecord",
+]
 
 
 class SlotRecord(NamedTuple):
@@ -76,7 +85,16 @@ class LateReward(NamedTuple):
     """What is known of the signal; it replaces nothing by None."""
 
 
-Item: TypeAlias = SlotRecord | Event | LateReward
+class ReferenceReading(NamedTuple):
+    """Completes the record of a slot with what the reference receiver measured in it."""
+
+    slot: int
+    reference_db: float | None
+    reference_unit: str | None
+    reference_snr_db: float | None
+
+
+Item: TypeAlias = SlotRecord | Event | LateReward | ReferenceReading
 
 
 class Recorder:

@@ -62,6 +62,8 @@ class Tally(Recorder):
         """Moving average of the reward over about 100 slots; over all of them at first."""
         self.recent_share = nan
         """The same of the transmission share; NaN if none is recorded."""
+        self.share_sum = 0.0
+        """The sum of the transmission shares of all slots."""
         self.travel = 0.0
         self.switches = 0
         self.transit = 0
@@ -101,6 +103,7 @@ class Tally(Recorder):
         if record.reward is not None:
             self._add_reward(record.reward)
             self._add_share(record.transmission_share)
+        self.share_sum += record.transmission_share or 0.0
         self.target = record.target
         self.switches += record.switched
         self.transit += record.transit

@@ -35,6 +35,8 @@ from macontrol.hal.backend import difference
 from macontrol.hal.probe import Signal
 
 _SIGNAL_NUMBERS = tuple(name for name in Signal._fields if name != "level_unit")
+# Later than any survey, in seconds since 1970.
+_LATEST_S = 1e10
 _FORMAT = "`macontrol survey --out FILE.npz` writes one"
 
 
@@ -136,6 +138,8 @@ def read_walks(path: Path) -> RecordedWalks:
         ) from None
     if not all(walk.can_be(config) for walk in walks):
         raise DataError(f"{path}: is damaged: its samples do not fit its rail", _FORMAT)
+    if not all(0 <= sample.unix_s < _LATEST_S for walk in walks for sample in walk.samples):
+        raise DataError(f"{path}: is damaged: its samples have impossible times", _FORMAT)
     return RecordedWalks(config, walks)
 
 

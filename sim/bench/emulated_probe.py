@@ -95,13 +95,15 @@ class EmulatedProbe(ABC):
         if self._quiet_until_s is None or self._awaits_run:
             self._quiet_until_s = self._clock.now() + self._site.quiet_first_s
 
-    def _received(self, moment_s: float) -> float:
-        """The power of the link at the probe; 0 while the transmitter is off."""
+    def is_silent(self, moment_s: float) -> bool:
+        """Whether the transmitter is off."""
         self._awaits_run = self._awaits_run and self._site.is_preparing()
         quiet = self._quiet_until_s is not None and moment_s < self._quiet_until_s
-        if quiet or self._awaits_run or not self.transmitting:
-            return 0.0
-        return max(self._site.power(moment_s), 0.0)
+        return quiet or self._awaits_run or not self.transmitting
+
+    def _received(self, moment_s: float) -> float:
+        """The power of the link at the probe; 0 while the transmitter is off."""
+        return 0.0 if self.is_silent(moment_s) else max(self._site.power(moment_s), 0.0)
 
 
 class EmulatedServer(EmulatedProbe):

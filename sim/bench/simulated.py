@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.model.reward import Reward
+from macontrol.config.model.units import known_db
 from macontrol.config.sections.physical import Physical
 from macontrol.hal import Arrival, Clock, Measurement, StageDescription
 from macontrol.sim.world.carriage import Carriage
@@ -89,10 +91,23 @@ class SimulatedStage:
         return position_mm if step == 0 else round(position_mm / step) * step
 
 
+class SimulatedReward(Protocol):
+    """What a simulated probe measures: the reward of a world that changes slot by slot."""
+
+    @property
+    def slot(self) -> int: ...
+    @property
+    def noise(self) -> float: ...
+    def advance(self, slots: int = 1) -> None: ...
+    def reward(self, position: float) -> float: ...
+
+
 class SimulatedProbe:
     """A probe that measures the simulated reward at the position of the stage, with noise."""
 
-    def __init__(self, config: Config, channel: Channel, stage: SimulatedStage, clock: Clock):
+    def __init__(
+        self, config: Config, channel: SimulatedReward, stage: SimulatedStage, clock: Clock
+    ):
         self._channel = channel
         self._stage = stage
         self._clock = clock
@@ -160,7 +175,7 @@ class SimulatedBench:
     ) -> None:
         self._config = config
         self._seed = seed
-        channel = Channel(config, seed)
+        self._channel = channel = Channel(config, seed)
         if slot > 0:
             channel.advance(slot)
         start = config.physical.to_mm(config.physical.x_0)
@@ -173,6 +188,11 @@ class SimulatedBench:
         """The paper's survey: a frozen snapshot of the channel at slot 0, with noise."""
         positions = self._config.physical.to_wavelengths(np.asarray(positions_mm))
         return survey_rewards(self._config, self._seed, positions).tolist()  # type: ignore[no-any-return]
+
+    def reference_snr_db(self) -> float | None:
+        """The SNR now, without noise, of a receiver fixed in the middle of the rail."""
+        power = abs(self._channel.field(self._config.physical.region_length / 2)) ** 2
+        return known_db(self._config.reward.snr * power)
 
     @property
     def fixed_antenna_reward(self) -> float:

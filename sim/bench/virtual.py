@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -83,17 +84,28 @@ class VirtualWorld:
         if self._config.stage.inverted:
             position_mm = self.travel_mm - position_mm
         with self._lock:
-            if moment_s >= self._begun_s:
-                passed = moment_s - self._begun_s
-                due = 1 + int(passed / self._config.physical.slot_duration_s)
-                if due > self._channel.slot:
-                    self._channel.advance(due - self._channel.slot)
+            self._advance(moment_s)
             position = self._config.physical.to_wavelengths(position_mm)
             h = self._channel.field(position)
             noise = self._noise_at(position)
         snr = self._config.reward.snr * (h.real * h.real + h.imag * h.imag)
         seen = snr_of(self._config.physical.transmission_share, noise, reference_snr=snr)
         return self._noise_power * max(seen, 0.0)
+
+    def reference_power_at(self, moment_s: float) -> float:
+        """The same at a receiver that is fixed in the middle of the rail; without eps_t."""
+        with self._lock:
+            self._advance(moment_s)
+            h = self._channel.field(self._config.physical.region_length / 2)
+        return self._noise_power * self._config.reward.snr * abs(h) ** 2
+
+    def _advance(self, moment_s: float) -> None:
+        """Let the channel drift until a moment."""
+        if moment_s >= self._begun_s:
+            passed = moment_s - self._begun_s
+            due = 1 + int(passed / self._config.physical.slot_duration_s)
+            if due > self._channel.slot:
+                self._channel.advance(due - self._channel.slot)
 
     def _noise_at(self, position: float) -> float:
         """eps_t; before slot 1 the noise of the survey, which is frozen like the channel."""
@@ -116,7 +128,9 @@ class VirtualBench:
         port: int = 0,
         probe_link: Path | None = None,
         block_bytes: int = DEBIAN_BLOCK_BYTES,
+        reference_port: int | None = None,
     ) -> None:
+        """With `reference_port` there is a reference receiver; 0 is any free port."""
         self.world = VirtualWorld(config, clock, seed=seed)
         site = Site(
             self.world.power_at,
@@ -135,14 +149,45 @@ class VirtualBench:
         )
         # The probe first: if its address is in use, the link of that other bench is left alone.
         self.probe: EmulatedProbe = _emulated(PROBE_DRIVERS[emulated_driver(config)], config, site)
+        self.reference: EmulatedProbe | None = None
         try:
+            self.reference = self._emulated_reference(config, site, reference_port)
             self.stage: VirtualDevice = _emulated(
                 STAGE_DRIVERS[config.stage.driver], config, clock, link
             )
             self.world.board = self.stage
         except (OSError, ConfigError):
+            if self.reference is not None:
+                self.reference.close()
             self.probe.close()
             raise
+
+    def _emulated_reference(
+        self, config: Config, site: Site, port: int | None
+    ) -> EmulatedProbe | None:
+        """The receiver in the middle of the rail. It hears the transmitter as the probe does."""
+        if port is None:
+            return None
+
+        def power(moment_s: float) -> float:
+            silent = self.probe.is_silent(moment_s)
+            return 0.0 if silent else self.world.reference_power_at(moment_s)
+
+        settings = config.reference_probe or config.probe
+        own = replace(
+            site,
+            power=power,
+            port=port,
+            link=None,
+            quiet_first_s=0.0,
+            is_new_run=lambda: False,
+            is_preparing=lambda: False,
+            seed=site.seed + 1,
+        )
+        with_it = config.model_copy(update={"probe": settings})
+        driver = emulated_driver(with_it)
+        made: EmulatedProbe = _emulated(PROBE_DRIVERS[driver], with_it, own)
+        return made
 
     @property
     def radio(self) -> VirtualRadio:
@@ -161,9 +206,13 @@ class VirtualBench:
     def __enter__(self) -> VirtualBench:
         self.stage.start()
         self.probe.start()
+        if self.reference is not None:
+            self.reference.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.reference is not None:
+            self.reference.close()
         self.probe.close()
         self.stage.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ class Episode:
 
     trajectory: Trajectory
     reward: Array
-    """g_t(x_t), without noise."""
+    """g_t(x_t), without noise; NaN where the map is unknown."""
     observed: Array
-    """r_t, with noise."""
+    """r_t, with noise; NaN where the map is unknown."""
     weight: Array
     """The part of a holding antenna's reward that each slot earns; the policy learns that reward.
     """
@@ -86,9 +87,10 @@ def play_policy(
         g = grid.interpolate(world.reward[t], x)
         r = g + float(world.noise[t])
         with POLICY_CODE:
-            if t > 0 and comes_late[t - 1]:
+            # Where a map is unknown there is no observation, as in a slot without a measurement.
+            if t > 0 and comes_late[t - 1] and isfinite(observed[t - 1]):
                 policy.observe(t, float(position[t - 1]), float(observed[t - 1]))
-            if comes[t]:
+            if comes[t] and isfinite(r):
                 policy.observe(t + 1, x, r)
             decision = policy.decide(t + 1, x)
             target[t], after[t] = decision.target, decision.position
@@ -120,17 +122,28 @@ def play_policy(
     return Episode(trajectory, reward * weight, observed * weight, weight, verdicts)
 
 
-def outcome_of(config: Config, episode: Episode, optimum: float) -> dict[str, Any]:
-    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory."""
+def outcome_of(config: Config, episode: Episode, optimum: float | None) -> dict[str, Any]:
+    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory.
+
+    The reward is the mean over the slots at known places. There is no regret without an `optimum`:
+    the oracle needs the reward of every place that it could go to.
+    """
     run, slots = episode.trajectory, len(episode.reward)
-    net = episode.net_reward(config.reward.movement_cost)
+    known = episode.reward[~np.isnan(episode.reward)]
+    reward = float(known.mean()) if len(known) else None
+    travel = config.reward.movement_cost * run.travel
+    net = None if reward is None else reward - travel / slots
+    regret = None
+    if optimum is not None:
+        total = episode.net_reward(config.reward.movement_cost)
+        net, regret = total / slots, (optimum - total) / slots
     return {
         "policy": config.algorithm.policy,
         "slots": slots,
-        "regret_per_slot": (optimum - net) / slots,
-        "reward_per_slot": float(episode.reward.mean()),
-        "net_reward_per_slot": net / slots,
-        "oracle_per_slot": optimum / slots,
+        "regret_per_slot": regret,
+        "reward_per_slot": reward,
+        "net_reward_per_slot": net,
+        "oracle_per_slot": None if optimum is None else optimum / slots,
         "travel": run.travel,
         "switches": int(run.switched.sum()),
         "transit_share": float(run.transit.mean()),

@@ -1,7 +1,9 @@
 """A reward map: the reward at every position of the grid in every slot of a run.
 
 Policies are replayed on a map, simulated or recorded, and the oracle is computed from it. It has
-the rewards without noise, the noise of the observation in each slot, and the survey.
+the rewards without noise, the noise of the observation in each slot, and the survey. The map of a
+real site has a mask too: where the reward is known. `sim/world/partial.py` interpolates it.
+docs/record-a-site.md describes the file.
 
 Rewards and noise are those of a holding antenna, by `physical.actuation` of the map's config. What
 a move leaves of them follows from its distance (`config.model.actuation`).
@@ -29,14 +31,16 @@ from macontrol.sim.world.channel import reward_rows, survey_rewards
 from macontrol.sim.world.drift import Streams
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 VARIATION_BLOCK_SLOTS = 512
 
 _ARRAYS = ("reward", "noise", "survey_position", "survey_reward")
+_OPTIONAL = ("available", "unix_s", "span")
 _FORMAT = (
     f"a reward map is an npz archive with the arrays {', '.join(_ARRAYS)}; "
     "`macontrol simulate-map` writes one, "
-    "and `macontrol export RUN --format map` writes that of a simulated run"
+    "and `macontrol export FILE --format map` writes that of a run or of a repeated survey"
 )
 
 
@@ -52,6 +56,15 @@ class RewardMap:
     """The positions of the survey, in wavelengths."""
     survey_reward: Floats
     """The rewards of the survey, with noise."""
+    available: Flags | None = None
+    """Where the reward is known: T × G. None: everywhere; elsewhere the reward is NaN."""
+    unix_s: Floats | None = None
+    """When each slot began, in seconds of UTC since 1970; None for a world without a date."""
+    span: tuple[int, int] | None = None
+    """The first row that a policy is replayed in, and the end; None: all.
+
+    The rows before and after only serve the interpolation.
+    """
 
     @property
     def slots(self) -> int:
@@ -59,11 +72,11 @@ class RewardMap:
 
     def scaled(self, factor: float) -> RewardMap:
         """The map with all rewards multiplied by a factor."""
-        return RewardMap(
-            self.reward * factor,
-            self.noise * factor,
-            self.survey_position,
-            self.survey_reward * factor,
+        return replace(
+            self,
+            reward=self.reward * factor,
+            noise=self.noise * factor,
+            survey_reward=self.survey_reward * factor,
         )
 
     def save(
@@ -80,6 +93,9 @@ class RewardMap:
         arrays.
         """
         arrays: dict[str, NDArray[np.generic]] = {name: getattr(self, name) for name in _ARRAYS}
+        for name in _OPTIONAL:
+            if getattr(self, name) is not None:
+                arrays[name] = np.array(getattr(self, name))
         if seed is not None:
             arrays["seed"] = np.array(seed)
         if config is not None:
@@ -110,7 +126,7 @@ def load_map(path: Path | str, config: Config) -> RewardMap:
     a holding antenna, which transmits in another share of the slot. Nothing in the file is
     executed: pickled objects are refused.
     """
-    found = _fitting(path, RewardMap(**_read_arrays(Path(path))), config)
+    found = _fitting(path, _checked_map(path, _read_arrays(Path(path))), config)
     try:
         stored = map_config(path)
     except DataError:  # written by another version; the caller has given another config
@@ -122,13 +138,28 @@ def load_map(path: Path | str, config: Config) -> RewardMap:
 
 def check_map(path: Path | str) -> None:
     """Raise DataError for a file that is no reward map of any config."""
-    _read_arrays(Path(path))
+    _checked_map(path, _read_arrays(Path(path)))
 
 
 def map_of(where: str, arrays: Mapping[str, NDArray[Any]], config: Config) -> RewardMap:
     """A map of given arrays, checked like those of a file; an error names `where`."""
-    found = RewardMap(**{name: _numbers(where, name, arrays[name]) for name in _ARRAYS})
-    return _fitting(where, found, config)
+    return _fitting(where, _checked_map(where, arrays), config)
+
+
+def _checked_map(where: Path | str, arrays: Mapping[str, NDArray[Any]]) -> RewardMap:
+    """The map of these arrays, each checked by itself."""
+    available = _mask(where, arrays.get("available"), arrays["reward"])
+    numbers = {
+        name: _numbers(where, name, arrays[name], available if name == "reward" else None)
+        for name in _ARRAYS
+    }
+    slots = len(numbers["reward"])
+    return RewardMap(
+        **numbers,
+        available=available,
+        unix_s=_times(where, arrays.get("unix_s"), slots),
+        span=_span(where, arrays.get("span"), slots),
+    )
 
 
 def _fitting(path: Path | str, found: RewardMap, config: Config) -> RewardMap:
@@ -204,17 +235,17 @@ def variation_budget(reward: Floats) -> float:
     return float(cumulative_variation(reward)[-1])
 
 
-def _read_arrays(path: Path) -> dict[str, Floats]:
-    """The arrays of a map as floats."""
-    arrays: dict[str, Floats] = {}
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a map, as stored."""
+    arrays: dict[str, NDArray[Any]] = {}
     name = ""
     check_archive(path)
     try:
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             _check_content(path, archive)
-            for name in _ARRAYS:
-                arrays[name] = _numbers(path, name, archive[name])
+            for name in (*_ARRAYS, *(name for name in _OPTIONAL if name in archive.files)):
+                arrays[name] = archive[name]
     except DataError:
         raise
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -233,14 +264,19 @@ def _check_content(path: Path, archive: object) -> None:
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise DataError(f"{path}: is a single array", _FORMAT)
     if {"position", "bench"} <= set(archive.files):
-        raise DataError(f"{path}: is a survey, one walk along the rail", _FORMAT)
+        raise DataError(
+            f"{path}: is a survey",
+            "`macontrol export FILE --format map` makes a map of one with 3 walks or more",
+        )
     missing = [name for name in _ARRAYS if name not in archive.files]
     if missing:
         raise DataError(f"{path}: has no array {', '.join(missing)}", _FORMAT)
 
 
-def _numbers(path: Path | str, name: str, array: NDArray[np.generic] | bytes) -> Floats:
-    """An array as floats, all finite."""
+def _numbers(
+    path: Path | str, name: str, array: NDArray[np.generic] | bytes, known: Flags | None = None
+) -> Floats:
+    """An array as floats, all finite; with `known` only there, and NaN elsewhere."""
     if not isinstance(array, np.ndarray):
         raise _unfit(path, name, "is not an array", _FORMAT)
     if array.dtype.kind not in "fiu":
@@ -251,6 +287,8 @@ def _numbers(path: Path | str, name: str, array: NDArray[np.generic] | bytes) ->
         raise _unfit(path, name, f"has {numbers.ndim} dimensions", f"it must have {dimensions}")
     if numbers.size == 0:
         raise _unfit(path, name, f"is empty: shape {numbers.shape}", "it needs at least one value")
+    if known is not None:
+        numbers = np.where(known, numbers, 0.0)
     broken = np.argwhere(~np.isfinite(numbers))
     if len(broken):
         place = ", ".join(str(i) for i in broken[0])
@@ -258,9 +296,53 @@ def _numbers(path: Path | str, name: str, array: NDArray[np.generic] | bytes) ->
             path,
             name,
             f"has {len(broken)} values that are not finite, the first at [{place}]",
-            "every value must be a finite number",
+            "every value must be a finite number; mark what is unknown in the array available",
         )
+    if known is not None:
+        numbers[~known] = np.nan
     return numbers
+
+
+def _mask(path: Path | str, array: object, reward: NDArray[Any]) -> Flags | None:
+    """Where the reward is known; None for a map that is known everywhere."""
+    if array is None:
+        return None
+    if not isinstance(array, np.ndarray) or array.dtype != np.bool_:
+        raise _unfit(path, "available", "is not an array of truths", "store it as bool")
+    if array.shape != np.shape(reward):
+        detail = f"has the shape {array.shape}, and reward has {np.shape(reward)}"
+        raise _unfit(path, "available", detail, "it needs one truth per reward")
+    if not array.any():
+        raise _unfit(path, "available", "is false everywhere", "a map needs a known reward")
+    return None if array.all() else array
+
+
+def _times(path: Path | str, array: NDArray[Any] | None, slots: int) -> Floats | None:
+    """When the slots began."""
+    if array is None:
+        return None
+    times = _numbers(path, "unix_s", array)
+    if len(times) != slots:
+        detail = f"has {len(times)} slots, and reward has {slots}"
+        raise _unfit(path, "unix_s", detail, "it needs one time per slot")
+    if not (np.diff(times) > 0).all():
+        raise _unfit(path, "unix_s", "does not increase", "each slot begins after the one before")
+    return times
+
+
+def _span(path: Path | str, array: object, slots: int) -> tuple[int, int] | None:
+    """The rows that a policy is replayed in."""
+    if array is None:
+        return None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != (2,):
+        raise _unfit(
+            path, "span", "is not a pair of whole numbers", "store the first row and the end"
+        )
+    first, end = array.tolist()
+    if not 0 <= first < end <= slots:
+        detail = f"is {first} to {end}, and reward has {slots} rows"
+        raise _unfit(path, "span", detail, "it must be a part of them")
+    return first, end
 
 
 def _check_sizes(path: Path | str, found: RewardMap, config: Config) -> None:

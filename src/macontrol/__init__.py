@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from macontrol.controller.policies.description import PolicyInputs
     from macontrol.controller.policies.policy import Decision, Policy
     from macontrol.interface.connection import Connection, Estimate, connect
-    from macontrol.interface.maps import Map, load_map, make_map, simulate_map
+    from macontrol.interface.maps import Map, load_map, make_map, recorded_map, simulate_map
     from macontrol.interface.policies import policy_names
     from macontrol.interface.replays import Oracle, Replay, oracle, replay
     from macontrol.interface.runs import Run, open_run
@@ -51,6 +51,7 @@ __all__ = [
     "oracle",
     "policy_names",
     "preset_names",
+    "recorded_map",
     "replay",
     "run_simulated",
     "simulate_map",
@@ -63,7 +64,7 @@ _HOMES = {
     "controller.policies.description": ("PolicyInputs",),
     "controller.policies.policy": ("Decision", "Policy"),
     "interface.connection": ("Connection", "Estimate", "connect"),
-    "interface.maps": ("Map", "load_map", "make_map", "simulate_map"),
+    "interface.maps": ("Map", "load_map", "make_map", "recorded_map", "simulate_map"),
     "interface.policies": ("policy_names",),
     "interface.replays": ("Oracle", "Replay", "oracle", "replay"),
     "interface.runs": ("Run", "open_run"),

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING
 
 from macontrol.config import Config
 from macontrol.config.checks.effects import short_stroke
+from macontrol.config.checks.site import site_warnings
 from macontrol.config.model.errors import (
     MacontrolError,
     PolicyError,
     ProbeError,
     StageError,
-    described,
 )
 from macontrol.control.link import ControlLink
 from macontrol.control.live_run import LiveRun
 from macontrol.control.states import State
 from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.host.notify import Notifier
-from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
 from macontrol.controller.policies.policy import Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.theory import Verdict
@@ -31,7 +30,7 @@ from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event, Recorders
 from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.controller.recording.tally import EventCounter, Tally
-from macontrol.controller.runtime.clock import SPIN_S, VirtualClock, WallClock
+from macontrol.controller.runtime.clock import VirtualClock, WallClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop, event_of
 from macontrol.controller.runtime.steering import Steering
@@ -42,12 +41,14 @@ from macontrol.hal import Backend, Clock
 from macontrol.hal.capabilities import HasNoiseFloor
 from macontrol.metrics_file import start_metrics
 from macontrol.policy_monitor import PolicyMonitor
+from macontrol.realtime_slots import run_in_realtime
 from macontrol.recorders import LockFollower
 from macontrol.recording import Recording
+from macontrol.reference import Reference, beside, start_reference
 from macontrol.run_options import RunOptions
 from macontrol.service_reports import ServiceReports
 from macontrol.standard_streams import print_error
-from macontrol.starting_point import Start, StartingPoint
+from macontrol.starting_point import Start, StartingPoint, continue_policy
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Daemon:
         self._loop: SlotLoop | None = None
         self._reports: ServiceReports | None = None
         self._floor_dbfs: float | None = None
+        self._reference: Reference | None = None
         self._recording = Recording(
             config,
             options,
@@ -168,12 +170,13 @@ class Daemon:
             self._live.floor = closing.enter_context(FloorRequest(None, report))
             bench = self._live.bench = self._simulated.open(self._clock, resume, closing)
             self._live.fixed_reward = self._simulated.fixed_reward
+            self._reference = self._simulated.reference
             self._recorders.add(self._simulated.recorder)
             return bench
         return self._open_serial(closing, resume)
 
     def _open_serial(self, closing: ExitStack, resume: Resume | None) -> Backend:
-        from macontrol.serial_bench import SerialBench, may_home, require_consent, silent_floor
+        from macontrol.serial_bench import SerialBench, may_home, require_consent
 
         config, yes, stop = self._config, self._options.yes, self._signals.stop
         at_terminal = sys.stdin.isatty() and self._display.output.is_terminal
@@ -187,8 +190,9 @@ class Daemon:
             on_homing=self._live.set_homing,
             stop=stop,
             earlier_floor_dbfs=resume.noise_floor_dbfs if resume else None,
+            report_reference=self._report_reference,
         )
-        self._live.bench = bench
+        self._live.bench, self._reference = bench, bench.reference
         self._recording.keep_samples_of(bench.probe)
         probe = bench.probe if isinstance(bench.probe, HasNoiseFloor) else None
 
@@ -196,10 +200,7 @@ class Daemon:
             if self._loop is None:
                 raise ProbeError("the start of a run measures the noise floor by itself")
             assert probe is not None
-            if bench.transmitter is None:
-                return probe.measure_noise_floor().dbfs
-            with self._steering.silence.kept(self._clock.now):
-                return silent_floor(probe, bench.transmitter).dbfs
+            return bench.measure_floor_again(probe, self._steering.silence).dbfs
 
         # Before the first step: the default action of the signal ends the process.
         report = partial(self._report, EventKind.NOISE_FLOOR)
@@ -214,12 +215,12 @@ class Daemon:
         config, resume = self._config, start.resume
         policy = make_policy(config, start.survey, with_samples=start.with_samples)
         if resume is not None:
-            self._resume_policy(policy, resume)
+            continue_policy(policy, resume, config.algorithm.policy)
         loop = self._loop = self._live.loop = SlotLoop(
             config,
             policy,
             Guard.of(config, start.bench.stage),
-            start.bench.probe,
+            beside(start.bench.probe, self._reference),
             self._clock,
             self._recorders,
             stop=self._signals.stop,
@@ -228,28 +229,14 @@ class Daemon:
         )
         return loop, policy
 
-    def _resume_policy(self, policy: Policy, resume: Resume) -> None:
-        """Give the policy the window and the target of the earlier run."""
-        try:
-            for sample in resume.samples:
-                policy.observe(*sample)
-            policy.resume(resume.target)
-        except (Exception, SystemExit) as error:
-            traceback.print_exception(error)
-            raise PolicyError(
-                f"the policy {self._config.algorithm.policy} cannot continue the run "
-                f"{resume.path}: {described(error)}",
-                "correct the policy, or start without --resume",
-            ) from error
-
     def _begin_recording(
         self, start: Start, loop: SlotLoop, policy: Policy, closing: ExitStack
     ) -> None:
         """Start the run file and the display."""
-        identity = start.bench.identity
-        if recorder := self._recording.start(start.survey, start.resume, identity):
+        if recorder := self._recording.start(start.survey, start.resume, start.bench.identity):
             self._recorders.add(recorder)
             closing.callback(lambda: self._recording.close(self._close_s))
+        start_reference(self._reference, self._recorders, loop, closing)
         self._display.start(closing, self._config, self._options.name, loop)
         self._recorders.add(self._display)
 
@@ -301,6 +288,8 @@ class Daemon:
             self._report(EventKind.SURVEY, f"{samples} samples, sigma_f", sigma_f)
         if warning := short_stroke(config):
             self._warn(warning)
+        for warning in site_warnings(config, time.time(), start.bench.identity):
+            self._warn(warning)
 
     def _run_slots(self, loop: SlotLoop, policy: Policy, start: Start) -> None:
         """Go to the start position and run the slots."""
@@ -319,9 +308,8 @@ class Daemon:
         with reports, PolicyMonitor.of(config, loop, self._end_hanging):
             self._reports = reports
             self._live.phase = None
-            every_s = config.tx.floor_every_s
-            if every_s != "off" and self._live.floor is not None:
-                self._live.floor.repeat(every_s)
+            if self._live.floor is not None:
+                self._live.floor.repeat(config.tx.floor_every_s)
             loop.run(first_slot=first_slot, slots=options.slots, duration_s=options.duration_s)
 
     def _end_hanging(self, error: PolicyError, stack: str) -> None:
@@ -334,12 +322,8 @@ class Daemon:
         print_error(f"macontrol: {error}")
 
     def _enter_realtime(self, closing: ExitStack, loop: SlotLoop) -> None:
-        report = enter_realtime()
-        closing.callback(leave_realtime)
-        if report.fifo and isinstance(self._clock, WallClock):
-            self._clock.spin_s = SPIN_S
-        if not report.fifo and self._simulated is not None:  # a radio needs its whole window
-            loop.reserve_decision(ORDINARY_DECISION_S)
+        is_simulated = self._simulated is not None
+        report = run_in_realtime(loop, self._clock, closing, is_simulated=is_simulated)
         self._display.show_realtime(report)
         if warning := report.warning:
             self._warn(warning)
@@ -384,6 +368,11 @@ class Daemon:
         return MacontrolError(
             f"internal error: {type(error).__name__}: {error}; {where}", "please report it"
         )
+
+    def _report_reference(self, detail: str, value: float | None = None) -> None:
+        if self._loop is None:  # there is no display of events yet
+            self._display.note(f"reference: {detail}")
+        self._report(EventKind.REFERENCE, detail, value)
 
     def _warn(self, message: str) -> None:
         self._report(EventKind.WARNING, message)

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 
 from macontrol.config.model.errors import PROBE_CODE, ProbeError
+from macontrol.config.sections.stage import Off
 
 
 class FloorRequest:
@@ -42,9 +43,9 @@ class FloorRequest:
         """Request a measurement, as the signal does."""
         self._requests.put(True)
 
-    def repeat(self, every_s: float) -> None:
+    def repeat(self, every_s: float | Off) -> None:
         """Measure also whenever this time has passed since the last measurement."""
-        self._every_s = None if self._measure is None else every_s
+        self._every_s = None if self._measure is None or every_s == "off" else every_s
         self._requests.put(False)
 
     def __exit__(self, *_: object) -> None:

@@ -52,7 +52,7 @@ def samples_of(probe: Probe, choice: SlotChoice, config: Config) -> HasSamples:
             "use a radio (rtl_tcp or soapy), or leave the option out",
         )
     _format_of(probe)
-    measure_s = min(config.slot_timing.measure_s, LONGEST_WINDOW_S)
+    measure_s = min(config.longest_measure_s, LONGEST_WINDOW_S)
     per_slot = measure_s * probe.sample_rate_hz * 2 * np.dtype(probe.dtype).itemsize
     size = choice.count * per_slot
     if size > MOST_BYTES:

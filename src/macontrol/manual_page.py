@@ -38,7 +38,9 @@ def _options(parser: argparse.ArgumentParser, prefix: str = "") -> Iterator[str]
                 yield from _options(below, f"{prefix}{name} ")
         elif action.help != argparse.SUPPRESS:
             yield ".TP"
-            yield rf"\fB{_escaped(prefix)}{_escaped(_invocation(action))}\fR"
+            # A long list of choices may break after each of them.
+            invocation = re.sub(r",(?=\S)", r",\\:", _escaped(_invocation(action)))
+            yield rf"\fB{_escaped(prefix)}{invocation}\fR"
             said = parser._get_formatter()._expand_help(action) if action.help else "see above"
             yield _escaped(" ".join(said.split()))
 

@@ -31,6 +31,7 @@ from macontrol.config.model.errors import (
 from macontrol.controller.host.serial_ports import port_identity
 from macontrol.controller.recording.records import EventKind
 from macontrol.controller.runtime.patience import Patience
+from macontrol.controller.runtime.silence import Silence
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
 from macontrol.hal import Clock, Probe
@@ -42,6 +43,7 @@ from macontrol.hal.serial.line import TrafficLog
 from macontrol.hal.serial.stage import SerialStage
 from macontrol.hal.stage import require_plausible
 from macontrol.recorders import FaultReporter
+from macontrol.reference import ReferenceReceiver, ReferenceReport
 from macontrol.transmitter import Transmitter
 
 _CONNECT_S = 30.0
@@ -81,7 +83,20 @@ class SerialBench:
         log: TrafficLog | None = None,
         stop: StopToken | None = None,
         earlier_floor_dbfs: float | None = None,
+        report_reference: ReferenceReport | None = None,
+        needs_signal: bool = True,
     ) -> None:
+        """With `report_reference` the reference receiver is opened too, if the config has one.
+
+        Without `needs_signal` nobody is asked to switch the transmitter: the noise floor is
+        measured only if a command can do that.
+        """
+        self._needs_signal = needs_signal
+        self.reference: ReferenceReceiver | None = None
+        if report_reference is not None and config.reference_probe is not None:
+            self.reference = ReferenceReceiver(
+                config, config.reference_probe, clock, report_reference
+            )
         self._earlier_floor_dbfs = earlier_floor_dbfs
         self._stop = stop or StopToken()
         self._config = config
@@ -145,7 +160,12 @@ class SerialBench:
             self._unless_stopped(self._probe.open)
         with PROBE_CODE:
             self._check_probe()
-        is_measured = self._config.probe.noise_floor == "measure"
+        if self.reference is not None:
+            closing.callback(self.reference.close)
+            self._unless_stopped(self.reference.open)
+        is_measured = self._config.probe.noise_floor == "measure" and (
+            self._needs_signal or self.transmitter is not None
+        )
         if isinstance(self._probe, HasNoiseFloor) and is_measured:
             floor = self._plausible(self._probe, self._measure_floor(self._probe))
             self._report(f"{self._probe_name}: noise floor {floor}")
@@ -156,7 +176,7 @@ class SerialBench:
         with STAGE_CODE:
             self._stage.home(now() + _HOME_S, self._stop.keep_on)
         self._on_homing(False)
-        if isinstance(self._probe, HasNoiseFloor) and is_measured:
+        if isinstance(self._probe, HasNoiseFloor) and is_measured and self._needs_signal:
             self._await_signal()
         if self._stop.is_set:
             raise ProbeError(f"{self._probe_name}: {_STOPPED}")
@@ -200,12 +220,21 @@ class SerialBench:
         left = _FLOOR_ATTEMPTS
         while True:
             try:
-                return self._unless_stopped(partial(silent_floor, probe, self.transmitter))
+                return self._unless_stopped(
+                    partial(silent_floor, probe, self.transmitter, self.reference)
+                )
             except ProbeError as error:
                 left -= 1
                 if left == 0 or self._stop.is_set:
                     raise
                 self._report(f"{error}; trying again")
+
+    def measure_floor_again(self, probe: HasNoiseFloor, silence: Silence) -> NoiseFloor:
+        """Measure the noise floor within a run, beside the slot thread."""
+        with ExitStack() as closing:
+            if self.transmitter is not None:  # otherwise a person has switched it off
+                closing.enter_context(silence.kept(self._clock.now))
+            return silent_floor(probe, self.transmitter, self.reference, again=True)
 
     def _plausible(self, probe: HasNoiseFloor, found: NoiseFloor) -> NoiseFloor:
         """The measured floor; with the transmitter on, the floor of the run to continue.
@@ -283,12 +312,24 @@ class SerialBench:
         return
 
 
-def silent_floor(probe: HasNoiseFloor, transmitter: Transmitter | None) -> NoiseFloor:
-    """Measure the noise floor, with the transmitter off if a command can switch it."""
+def silent_floor(
+    probe: HasNoiseFloor,
+    transmitter: Transmitter | None,
+    reference: ReferenceReceiver | None = None,
+    *,
+    again: bool = False,
+) -> NoiseFloor:
+    """Measure the noise floor, with the transmitter off if a command can switch it.
+
+    The floor of the reference receiver is measured too; its failure changes nothing.
+    """
     with ExitStack() as closing:
         if transmitter is not None:
             closing.enter_context(transmitter.silent())
-        return probe.measure_noise_floor()
+        floor = probe.measure_noise_floor()
+        if reference is not None:
+            reference.measure_floor(again=again)
+        return floor
 
 
 def _close(code: RaisedAs, device: SerialStage | Probe) -> None:

@@ -14,6 +14,7 @@ from macontrol.controller.recording.records import Item, Recorder, Recorders, Sl
 from macontrol.controller.recording.runfile.resume import Resume
 from macontrol.hal import Backend, Clock
 from macontrol.recorders import PositionKeeper
+from macontrol.reference import SimulatedReference
 from macontrol.run_options import RunOptions
 from macontrol.sim.bench.faults import FaultPlan, FaultyBackend
 from macontrol.sim.bench.simulated import SimulatedBench, SimulatedProbe
@@ -60,6 +61,13 @@ class SimulatedRun:
         """The mean reward of a fixed antenna so far; None before the first measurement."""
         bench = self._bench
         return bench.fixed_antenna_reward if bench and bench.probe.measured else None
+
+    @property
+    def reference(self) -> SimulatedReference | None:
+        """The fixed receiver in the world, if the config has one: its driver does not matter."""
+        if self._config.reference_probe is None or self._bench is None:
+            return None
+        return SimulatedReference(self._bench.reference_snr_db)
 
     @property
     def recorder(self) -> Recorder:

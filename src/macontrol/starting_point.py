@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from macontrol.config import Config
+from macontrol.config.model.errors import PolicyError, described
 from macontrol.control.live_run import LiveRun
 from macontrol.control.states import State
+from macontrol.controller.policies.policy import Policy
 from macontrol.controller.policies.registry import POLICIES
 from macontrol.controller.recording.runfile.files import default_run_folder, runs_in, runs_named
 from macontrol.controller.recording.runfile.resume import Resume, find_resume_among
@@ -182,3 +185,17 @@ class StartingPoint:
             return None
         self._note(f"survey: {stale}: sigma_f = {sigma_f:.3f} is used, the samples are not")
         return found
+
+
+def continue_policy(policy: Policy, resume: Resume, name: str) -> None:
+    """Give the policy the window and the target of the earlier run."""
+    try:
+        for sample in resume.samples:
+            policy.observe(*sample)
+        policy.resume(resume.target)
+    except (Exception, SystemExit) as error:
+        traceback.print_exception(error)
+        raise PolicyError(
+            f"the policy {name} cannot continue the run {resume.path}: {described(error)}",
+            "correct the policy, or start without --resume",
+        ) from error

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from macontrol.commands.bench.direct import DirectPosterior
 from macontrol.config import Config, load_config
-from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.estimate import make_posterior
+from macontrol.controller.policies.gram import GramPosterior
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.posterior import WindowedPosterior
 from support.paper_reference import covariance, posterior
@@ -69,26 +70,22 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
     arrival = sorted(range(len(samples)), key=lambda slot: slot + lateness[slot])
     subject = make_posterior(config, scale, offset)
     assert isinstance(subject, WindowedPosterior)
-    plain = DirectPosterior(
-        kernel_from_config(config.kernel),
-        config.grid,
-        sigma_f2=scale,
-        ridge=config.algorithm.ridge,
-        window=config.algorithm.window,
-        offset=offset,
-    )
+    ridge, window = config.algorithm.ridge, config.algorithm.window
+    kernel, grid = kernel_from_config(config.kernel), config.grid
+    plain = DirectPosterior(kernel, grid, sigma_f2=scale, ridge=ridge, window=window, offset=offset)
+    gram = GramPosterior(kernel, grid, sigma_f2=scale, ridge=ridge, window=window, offset=offset)
     newest: list[int] = []
     for count, slot in enumerate(arrival):
         newest = sorted([*newest, slot])[-config.algorithm.window :]
         taken_back = withdrawals.get(count, [])
         newest = [kept for kept in newest if kept not in taken_back]
-        for both in (subject, plain):
-            both.observe(slot, *samples[slot])
+        for each in (subject, plain, gram):
+            each.observe(slot, *samples[slot])
             if count in repeats:
-                both.observe(slot, 1.0, 9.0)
+                each.observe(slot, 1.0, 9.0)
             for withdrawn in taken_back:
-                both.withdraw(withdrawn)
-    assert subject.slots == newest
+                each.withdraw(withdrawn)
+    assert subject.slots == gram.slots == newest
     assert len(plain) == len(newest)
     x = np.array([samples[slot][0] for slot in newest])
     r = np.array([samples[slot][1] for slot in newest]) - offset
@@ -101,9 +98,9 @@ def test_it_is_the_direct_solve_of_the_newest_samples(
         ridge=config.algorithm.ridge,
     )
     size = max(1.0, *(abs(reward) for _, reward in samples))
-    for both in (subject, plain):
-        assert np.abs(both.mean - offset - mean).max() <= TOLERANCE * size
-        assert np.abs(both.variance - variance).max() <= TOLERANCE * scale
+    for each in (subject, plain, gram):
+        assert np.abs(each.mean - offset - mean).max() <= TOLERANCE * size
+        assert np.abs(each.variance - variance).max() <= TOLERANCE * scale
     assert subject.variance.min() >= -TOLERANCE * scale
     assert subject.variance.max() <= scale * (1 + TOLERANCE)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from macontrol.commands.export import reward_map, write_arrays, write_events, write_slots
+from macontrol.commands.export import write_arrays, write_events, write_slots
 from macontrol.commands.export_netcdf import write_netcdf
 from macontrol.config.model.errors import DataError, InputOutputError
 from macontrol.controller.policies.registry import make_policy
@@ -31,11 +31,13 @@ from macontrol.controller.recording.runfile import (
 )
 from macontrol.controller.recording.runfile.retention import stored_runs
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
+from macontrol.exported_map import map_of_run, measured_map
 from macontrol.reports.comparison import differences, entries_of
 from macontrol.reports.comparison_report import comparison_page
 from macontrol.reports.listing import line_of
 from macontrol.reports.recorded import read_recorded
 from macontrol.reports.run_report import report
+from macontrol.sim.world.partial import fill
 from support.sample_run import CONFIG, LAST_START, WALL, write_run
 
 FILES = int(os.environ.get("MACONTROL_FUZZ_FILES", "240"))
@@ -165,7 +167,10 @@ def check_reading(path: Path) -> None:
     with suppress(DataError), OpenRun(path) as opened:
         write_arrays(io.BytesIO(), opened)
     with suppress(DataError), OpenRun(path) as opened:
-        reward_map(opened, opened.header.config, 2)
+        map_of_run(opened, 2)
+    with suppress(DataError), OpenRun(path) as opened:
+        world = measured_map(opened, opened.header.config, 50)
+        fill(world, opened.header.config)
 
 
 def check_reports(path: Path) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 
 from macontrol.config import load_config
 from macontrol.controller.recording.runfile.schema import APPLICATION_ID, CREATE, FORMAT
+from macontrol.controller.survey.file import save_walks
+from macontrol.controller.survey.samples import Sample, Survey
 from macontrol.sim.world.rewardmap import simulate_map
 
 GRID = 601
@@ -99,6 +101,17 @@ def bad_maps(folder: Path) -> dict[str, Path]:
         "text": {"reward": np.full((5, GRID), "a")},
         "one sample": {"survey_position": np.zeros(1), "survey_reward": np.zeros(1)},
         "off the rail": {"survey_position": np.array([0.0, 7e300])},
+        "mask of numbers": {"available": np.ones((5, GRID))},
+        "mask of another shape": {"available": np.ones((5, 7), bool)},
+        "mask hides all": {"available": np.zeros((5, GRID), bool)},
+        "nan in the mask": {
+            "available": np.arange(5 * GRID).reshape(5, GRID) > 0,
+            "reward": np.full((5, GRID), np.nan),
+        },
+        "times go back": {"unix_s": -np.arange(5.0)},
+        "times of words": {"unix_s": np.full(5, "a")},
+        "span off": {"span": np.array([3, 9])},
+        "span of one": {"span": np.array([1])},
         "config is not text": {"config": np.arange(3)},
         "config is not JSON": {"config": np.array("{")},
         "config is a list": {"config": np.array("[]")},
@@ -128,6 +141,39 @@ def bad_maps(folder: Path) -> dict[str, Path]:
         "bomb": _bomb(200 << 20),
     }
     return found | {"objects": objects} | _written(folder, "npz", texts)
+
+
+def bad_surveys(folder: Path) -> dict[str, Path]:
+    """npz archives that are no repeated survey."""
+    config = load_config()
+    walks = [
+        Survey.of([Sample(x, 1.0, 0.1, 60.0 * n + x) for x in (0.0, 3.0, 6.0)], 60.0 * n + 6.0)
+        for n in range(3)
+    ]
+    good, found = folder / "walks.npz", {}
+    save_walks(good, config, walks, {})
+    with np.load(good) as archive:
+        arrays = dict(archive)
+    changes: dict[str, dict[str, object]] = {
+        "one walk": {"walk": np.full(9, 3)},
+        "no times": {"unix_s": None},
+        "no config": {"config": None},
+        "config of words": {"config": np.array("words")},
+        "positions of words": {"position": np.full(9, "a")},
+        "fewer rewards": {"reward": np.ones(4)},
+        "fewer times": {"unix_s": np.ones(4)},
+        "nan for a time": {"unix_s": np.full(9, np.nan)},
+        "a time off": {"unix_s": np.linspace(0.0, 1e300, 9)},
+        "all at once": {"unix_s": np.zeros(9)},
+        "off the rail": {"position": np.full(9, 1e9)},
+        "nan for a reward": {"reward": np.full(9, np.nan)},
+    }
+    for name, changed in changes.items():
+        kept = {key: value for key, value in {**arrays, **changed}.items() if value is not None}
+        found[name] = folder / f"survey {name}.npz"
+        np.savez(found[name], **kept)
+    good.unlink()
+    return found
 
 
 def bad_run_files(folder: Path) -> dict[str, Path]:

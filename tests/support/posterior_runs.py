@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from macontrol.config import Config
 from macontrol.config.model.grid import Grid
-from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.estimate import make_posterior
+from macontrol.controller.policies.gram import GramPosterior
 from macontrol.controller.policies.posterior import WindowedPosterior
 from support.paper_reference import covariance, posterior
 
 Array = NDArray[np.float64]
-Posterior = WindowedPosterior | DirectPosterior
+Posterior = WindowedPosterior | GramPosterior
 Walk = Callable[[np.random.Generator, Grid], Iterator[float]]
 
 

@@ -13,6 +13,7 @@ from macontrol.controller.policies.policy import Decision
 from macontrol.controller.recording.records import (
     Event,
     EventKind,
+    Item,
     LateReward,
     Recorder,
     SlotRecord,
@@ -173,9 +174,9 @@ class Kept(Recorder):
     """Stores all records in a list."""
 
     def __init__(self) -> None:
-        self.items: list[SlotRecord | Event | LateReward] = []
+        self.items: list[Item] = []
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: Item) -> None:
         self.items.append(item)
 
     @property

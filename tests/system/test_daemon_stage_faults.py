@@ -185,18 +185,18 @@ class Bench:
         slots, track = read_run(daemon.run_file).slots, np.array(self.track)
         physical, timing = self.config.physical, self.config.timing
         slot_s, channel = physical.slot_duration_s, Channel(self.config, SEED)
-        begin_s = physical.actuation_time_s + timing.guard_share * slot_s
         end_s = (1 - timing.decision_share) * slot_s
         rewarded = 0
-        columns = [slots[name] for name in ("start_s", "position", "reward", "on_time")]
-        for start, x, reward, on_time in zip(*columns, strict=True):
+        names = ("start_s", "position", "reward", "on_time", "transmission_share")
+        for start, x, reward, on_time, share in zip(*(slots[name] for name in names), strict=True):
             if np.isnan(reward) or but[0] - slot_s < start < but[1]:
                 continue
             assert on_time
+            begin_s = (1 - share + timing.guard_share) * slot_s
             measured = slice(*np.searchsorted(track[:, 0], [start + begin_s, start + end_s]))
             assert track[measured, 1] == pytest.approx(x * physical.wavelength_mm, abs=0.03)
             bits = np.log2(1 + self.config.reward.snr * abs(channel.field(float(x))) ** 2)
-            assert reward == pytest.approx(physical.transmission_share * bits, rel=0.1)
+            assert reward == pytest.approx(share * bits, rel=0.1)
             rewarded += 1
         assert rewarded > 15
 

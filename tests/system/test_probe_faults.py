@@ -512,3 +512,38 @@ def test_a_command_that_fails_in_a_run_is_an_event_and_the_previous_floor_stays(
     assert switch.is_on
     floors = [event.value for event in run.events if event.kind == EventKind.NOISE_FLOOR]
     assert floors == [-40.0, None]
+
+
+@pytest.mark.fault("reference-fails")
+def test_a_reference_receiver_is_recorded_beside_and_its_loss_costs_no_reward(
+    stage: VirtualGrbl, radio: VirtualRadio, tmp_path: Path
+) -> None:
+    fixed = virtual_radio(lambda _: 100 * NOISE, noise_power=NOISE, block_bytes=16_384)
+    options = ["--set", "reference.driver=rtl_tcp", "--set", "reference.sample_rate_hz=300e3"]
+    options += ["--set", f"reference.rtl_tcp.address={fixed.address}"]
+    options += ["--set", "reference.tuner_frequency_hz=433.85e6"]
+    options += ["--set", "reference.noise_floor=-40.0", "--set", f"reference.guard_s={GUARD_S}"]
+    lost_s: list[float] = []
+
+    def lose_it() -> None:
+        controller.await_rewards(12)
+        lost_s.append(time.monotonic())
+        fixed.close()
+        controller.await_event(EventKind.REFERENCE)
+        controller.await_rewards(8, since_s=time.monotonic())
+        controller.process.terminate()
+
+    with fixed:
+        controller = Controller(tmp_path, stage, radio.address, *options)
+        run, errors = controller.run_with(lose_it)
+    assert controller.process.returncode == 0, errors
+    snr = run.slots["reference_snr_db"]
+    before = run.slots["start_s"] + SLOT_S < lost_s[0]
+    # The radio settles at first; then only a slot whose samples were late has no reading.
+    assert np.isfinite(snr[before]).sum() >= 8
+    assert np.nanmedian(snr) == pytest.approx(20.0, abs=0.3)
+    assert np.nanmax(run.slots["snr_db"]) - np.nanmin(run.slots["snr_db"]) > 5
+    assert np.isnan(snr[run.slots["start_s"] > lost_s[0] + 1]).all()
+    after = run.slots["start_s"] > lost_s[0] + 1
+    assert np.isfinite(run.slots["reward"][after]).mean() > 0.7
+    assert not [event for event in run.events if event.kind == EventKind.PROBE_FAULT]

@@ -92,10 +92,11 @@ def test_the_files_are_valid_sigmf(recorded: Recorded) -> None:
 def test_the_power_of_the_samples_is_the_measurement_of_the_slot(recorded: Recorded) -> None:
     """The mean square without the mean, per sixteenth of the window, as docs/probes.md has it."""
     meta = json.loads(recorded.meta.read_text("utf-8"))
-    run, config = recorded.run, recorded.run.header.config
+    run = recorded.run
     floor = next(e.value for e in run.events if e.kind == "noise-floor" and e.detail == "in use")
     assert floor is not None
-    rewards = dict(zip(run.slots["slot"].tolist(), run.slots["reward"].tolist(), strict=True))
+    rates = (run.slots["reward"] / run.slots["transmission_share"]).tolist()
+    rates_of = dict(zip(run.slots["slot"].tolist(), rates, strict=True))
     for one in meta["annotations"]:
         samples = recorded.samples(one)
         length = len(samples) // 16
@@ -103,19 +104,20 @@ def test_the_power_of_the_samples_is_the_measurement_of_the_slot(recorded: Recor
         power = float(parts.var(axis=1).sum(axis=1).mean())
         assert power == pytest.approx(one["macontrol:power"], rel=1e-4)
         snr = power / 10 ** (floor / 10) - 1
-        share = config.physical.transmission_share
-        assert rewards[one["macontrol:slot"]] == pytest.approx(share * np.log2(1 + snr), rel=1e-3)
+        assert rates_of[one["macontrol:slot"]] == pytest.approx(np.log2(1 + snr), rel=1e-3)
 
 
 def test_a_capture_has_the_time_of_its_first_sample(recorded: Recorded) -> None:
     meta = json.loads(recorded.meta.read_text("utf-8"))
     run = recorded.run
     starts = dict(zip(run.slots["slot"].tolist(), run.slots["start_s"].tolist(), strict=True))
-    physical = run.header.config.physical
+    slot_s = run.header.config.physical.slot_duration_s
+    spent_s = slot_s * (1 - run.slots["transmission_share"])
+    spent_of = dict(zip(run.slots["slot"].tolist(), spent_s.tolist(), strict=True))
     for capture, one in zip(meta["captures"], meta["annotations"], strict=True):
         begin = starts[one["macontrol:slot"]]
         first, last = one["macontrol:window_start_s"], one["macontrol:window_end_s"]
-        assert begin + physical.actuation_time_s < first < last < begin + physical.slot_duration_s
+        assert begin + spent_of[one["macontrol:slot"]] < first < last < begin + slot_s
         assert 0 <= one["macontrol:first_sample_s"] - first < 1e-5
         assert one["core:sample_count"] == pytest.approx((last - first) * 2.048e6, abs=2)
         wall = datetime.fromisoformat(capture["core:datetime"]).timestamp()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,3 +110,58 @@ def test_a_fresh_survey_of_an_earlier_run_is_used_again(
     assert any("3 samples from" in detail for detail in second)
     assert any("another config" in detail for detail in second)
     assert not any("walking the rail" in detail for detail in second)
+
+
+def shown_position(output: str) -> float:
+    return float(output.splitlines()[-1].split("λ")[0].split()[-1])
+
+
+def test_goto_and_jog_open_a_bench_that_no_daemon_has(bench: Bench) -> None:
+    words = [*bench.place, "--yes", "--set", "physical.region_length=0.5"]
+    words += ["--set", "probe.noise_floor=-40.0"]
+    gone = subprocess.run(
+        [*MACONTROL, "goto", "0.3", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=bench.environment,
+        check=False,
+        timeout=120,
+    )
+    assert gone.returncode == 0, gone.stderr
+    assert shown_position(gone.stdout) == pytest.approx(0.3, abs=1e-3)
+    last = gone.stdout.splitlines()[-1]
+    assert "dBFS" in last
+    assert "clipped" in last
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        [*MACONTROL, "jog", *words],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=subprocess.STDOUT,
+        env={**bench.environment, "COLUMNS": "200"},
+        start_new_session=True,
+    ) as process:
+        os.close(terminal)
+        seen = ""
+
+        def read_until(text: str) -> None:
+            nonlocal seen
+            while text not in seen:
+                try:
+                    seen += os.read(controller, 4096).decode(errors="replace")
+                except OSError:  # it has ended
+                    pytest.fail(f"no {text!r} in {seen!r}")
+
+        read_until("step")  # a reading where it was homed
+        os.write(controller, b"0.2\n")
+        read_until("0.200 λ")
+        os.write(controller, b"-10mm\n")
+        at_mm = 0.2 * 124.9135 - 10
+        read_until(f"{at_mm / 124.9135:.3f} λ")
+        os.write(controller, b"7\n")
+        read_until("off the rail")
+        os.write(controller, b"\x1b[D" * 3)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(30) == 130
+    os.close(controller)

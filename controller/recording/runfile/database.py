@@ -8,20 +8,25 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from macontrol.config.model.errors import InputOutputError
-from macontrol.controller.recording.records import Event, Item, LateReward, SlotRecord
+from macontrol.controller.recording.records import (
+    Event,
+    Item,
+    LateReward,
+    ReferenceReading,
+    SlotRecord,
+)
 from macontrol.controller.recording.runfile.header import RunHeader
 from macontrol.controller.recording.runfile.lock import FileLock, failed
 from macontrol.controller.recording.runfile.schema import (
-    COMPLETE_SLOT,
     CREATE,
     INSERT_EVENT,
     INSERT_HEADER,
     INSERT_SLOT,
     beside,
-    completion_row,
+    completion_of,
     slot_row,
 )
 
@@ -29,7 +34,9 @@ LOG_LIMIT_BYTES = 32 << 20
 BUSY_S = 0.2
 COPY_INTERVAL_S = 5.0
 """A power cut costs at most the records of this time."""
-_RECORDS = (SlotRecord, Event, LateReward)
+Later: TypeAlias = LateReward | ReferenceReading
+_LATER = (LateReward, ReferenceReading)
+_RECORDS = (SlotRecord, Event, *_LATER)
 # What SQLite and its binding raise for a record that no file can store.
 DEFECTS = (
     sqlite3.IntegrityError,
@@ -187,7 +194,7 @@ class RecordWriter:
     """Stores records, and holds late rewards back until the row of their slot is stored."""
 
     def __init__(self) -> None:
-        self.early: list[LateReward] = []
+        self.early: list[Later] = []
         self._last_slot = 0
 
     def write(self, connection: sqlite3.Connection, chunk: Sequence[Item]) -> Written:
@@ -197,7 +204,7 @@ class RecordWriter:
         """
         slots = [item for item in chunk if type(item) is SlotRecord]
         events = [item for item in chunk if type(item) is Event]
-        late = [item for item in chunk if type(item) is LateReward]
+        late = [item for item in chunk if isinstance(item, _LATER)]
         defects = [f"{item!r} is not a record" for item in chunk if type(item) not in _RECORDS]
         early, lost = self.early, 0
         connection.execute("BEGIN IMMEDIATE")
@@ -224,17 +231,17 @@ class RecordWriter:
         return Written(len(chunk) - lost - newly_held, lost, defects)
 
     def _complete(
-        self, connection: sqlite3.Connection, late: Iterable[LateReward]
-    ) -> tuple[list[LateReward], int]:
+        self, connection: sqlite3.Connection, late: Iterable[Later]
+    ) -> tuple[list[Later], int]:
         """Complete the rows of late rewards; return those whose row is not stored yet.
 
         The second value counts those whose row was lost, or that no file can store.
         """
-        early: list[LateReward] = []
+        early: list[Later] = []
         lost = 0
         for item in late:
             try:
-                rows = connection.execute(COMPLETE_SLOT, completion_row(item)).rowcount
+                rows = connection.execute(*completion_of(item)).rowcount
             except DEFECTS:
                 rows, lost = 1, lost + 1
             if rows == 0 and item.slot > self._last_slot:

@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
@@ -22,7 +23,9 @@ from macontrol import __version__
 from macontrol.config import Config, stored_config
 from macontrol.config.model.errors import DataError
 from macontrol.config.sections.run import LARGEST_SEED
+from macontrol.controller.survey.samples import Sample as SurveySample
 from macontrol.controller.survey.samples import Survey
+from macontrol.hal.probe import Signal
 
 ClockName: TypeAlias = Literal["monotonic", "virtual"]
 
@@ -184,7 +187,28 @@ def _as_stored(survey: Survey) -> dict[str, Any]:
         "reward": survey.reward.tolist(),
         "noise_variance": survey.noise_variance,
         "walked_wall_s": survey.walked_wall_s,
+        "samples": [
+            [_or_none(sample.uncertainty), _or_none(sample.unix_s), *sample.signal]
+            for sample in survey.samples
+        ],
     }
+
+
+def _or_none(number: float) -> float | None:
+    return number if isfinite(number) else None
+
+
+class _StoredSample(NamedTuple):
+    """What else is known of a sample of a survey."""
+
+    uncertainty: float | None
+    unix_s: float | None
+    level_db: float | None
+    level_unit: str | None
+    noise_floor_db: float | None
+    snr_db: float | None
+    clipped_share: float | None
+    samples: int | None
 
 
 class _StoredSurvey(BaseModel):
@@ -194,13 +218,28 @@ class _StoredSurvey(BaseModel):
     reward: list[float]
     noise_variance: float | None = None
     walked_wall_s: float | None = None
+    samples: list[_StoredSample] = []
+    """One per position, or none: files of earlier versions have none."""
 
     def restore(self) -> Survey:
+        rows = zip(self.position, self.reward, self.samples, strict=False)
+        samples = tuple(
+            SurveySample(
+                position,
+                reward,
+                nan if sample.uncertainty is None else sample.uncertainty,
+                nan if sample.unix_s is None else sample.unix_s,
+                Signal(*sample[2:]),
+            )
+            for position, reward, sample in rows
+        )
+        is_complete = len(self.position) == len(self.reward) == len(self.samples)
         return Survey(
             np.array(self.position, float),
             np.array(self.reward, float),
             self.noise_variance,
             self.walked_wall_s,
+            samples if is_complete else (),
         )
 
 

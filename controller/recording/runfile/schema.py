@@ -12,10 +12,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from macontrol.controller.recording.records import Event, LateReward, SlotRecord
+from macontrol.controller.recording.records import (
+    Event,
+    LateReward,
+    ReferenceReading,
+    SlotRecord,
+)
 from macontrol.hal.probe import Signal
 
-FORMAT = 3
+FORMAT = 4
 APPLICATION_ID = 0x4D41434F  # "MACO"
 
 Kind: TypeAlias = Literal["count", "number", "truth", "word"]
@@ -40,6 +45,8 @@ class Column(NamedTuple):
     is_key: bool = False
     since: int = 1
     """The first format that has the column."""
+    is_later: bool = False
+    """Whether another thread gives the value when the slot is over."""
 
     @property
     def declaration(self) -> str:
@@ -96,6 +103,23 @@ SLOT_COLUMNS = (
         "r_t; null in older files, whose slots all spend τ_t = T_a",
         since=3,
     ),
+    Column(
+        "reference_db",
+        "number",
+        "dB",
+        "the power at the reference receiver, in reference_unit; null without one",
+        since=4,
+        is_later=True,
+    ),
+    Column("reference_unit", "word", "", "as level_unit", since=4, is_later=True),
+    Column(
+        "reference_snr_db",
+        "number",
+        "dB",
+        "the SNR of the reference receiver; snr_db less this is the gain over it",
+        since=4,
+        is_later=True,
+    ),
 )
 EVENT_COLUMNS = (
     Column("number", "count", "", "the order of recording", is_key=True),
@@ -143,7 +167,9 @@ def _insert(table: str, fields: tuple[str, ...]) -> str:
 INSERT_HEADER = _insert("header", ("key", "value"))
 REPLACE_HEADER = INSERT_HEADER.replace("INSERT", "REPLACE", 1)
 # A record is stored in its own order, without its last fields, which the file does not have.
-_STORED = tuple(column.name for column in SLOT_COLUMNS if column.default is None)
+_STORED = tuple(
+    column.name for column in SLOT_COLUMNS if column.default is None and not column.is_later
+)
 assert SlotRecord._fields[: len(_STORED)] == _STORED
 assert Event._fields == tuple(column.name for column in EVENT_COLUMNS[1:])
 INSERT_SLOT = _insert("slots", _STORED)
@@ -154,15 +180,23 @@ COMPLETE_SLOT = (
     + " WHERE slot = ?1"
 )
 
+COMPLETE_REFERENCE = (
+    "UPDATE slots SET "
+    + ", ".join(f"{name} = ?{n}" for n, name in enumerate(ReferenceReading._fields[1:], 2))
+    + " WHERE slot = ?1"
+)
+
 
 def slot_row(record: SlotRecord) -> tuple[object, ...]:
     """The values of INSERT_SLOT."""
     return record[: len(_STORED)]
 
 
-def completion_row(late: LateReward) -> tuple[object, ...]:
-    """The values of COMPLETE_SLOT."""
-    return (*late[:4], *late.signal)
+def completion_of(item: LateReward | ReferenceReading) -> tuple[str, tuple[object, ...]]:
+    """The statement that completes the record of a slot, and its values."""
+    if isinstance(item, ReferenceReading):
+        return COMPLETE_REFERENCE, tuple(item)
+    return COMPLETE_SLOT, (*item[:4], *item.signal)
 
 
 def beside(path: Path, end: str) -> Path:

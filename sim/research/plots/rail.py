@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
@@ -44,6 +46,13 @@ def _outlined(width: float, colour: str = "white") -> list[Any]:
 _ANTENNA: dict[str, Any] = {"color": "#D55E00", "linewidth": 1.3}
 _TARGET: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (2, 1))}
 _FIXED: dict[str, Any] = {"color": "#CC79A7", "linewidth": 1.1, "linestyle": (0, (6, 2))}
+_EARLIER: dict[str, Any] = {"color": "#999999", "linewidth": 0.6, "zorder": 1.2}
+_UNKNOWN: dict[str, Any] = {
+    "hatch": "////",
+    "facecolor": "white",
+    "edgecolor": "#BBBBBB",
+    "linewidth": 0.0,
+}
 _BEST: dict[str, Any] = {"color": "#777777", "linewidth": 1.1, "linestyle": "-"}
 
 
@@ -65,6 +74,8 @@ def episode_figure(config: Config, world: RewardMap, episode: Episode) -> Figure
         2, 1, figsize=(7.2, 4.1), sharex=True, height_ratios=(2.1, 1)
     )
     above.grid(visible=False)
+    if world.available is not None:  # an image has no colour there
+        above.add_patch(Rectangle((0.0, 0.0), end, length, zorder=-1, **_UNKNOWN))
     image = above.imshow(
         _columns(world.reward).T,
         origin="lower",
@@ -83,7 +94,7 @@ def episode_figure(config: Config, world: RewardMap, episode: Episode) -> Figure
 
     width = max(1, slots // _STRETCHES)
     rewards = {
-        "best": world.reward.max(axis=1),
+        "best": _best(world.reward),
         "fixed": world.reward[:, fixed],
         "run": episode.reward,
     }
@@ -93,61 +104,82 @@ def episode_figure(config: Config, world: RewardMap, episode: Episode) -> Figure
     below.set_xlabel(f"Time (s); rewards are means over {width * slot_s:.3g} s")
     below.set_xlim(0.0, end)
     name = _NAMES[config.algorithm.policy]
-    means = {key: float(value.mean()) for key, value in rewards.items()}
-    legend_above(
-        figure,
-        [Line2D([], [], **look) for look in (_ANTENNA, _TARGET, _FIXED, _BEST)],
-        [
-            f"{name}: mean {means['run']:.2f}",
-            "its target",
-            f"fixed antenna at $x_0$: mean {means['fixed']:.2f}",
-            f"best position in each slot: mean {means['best']:.2f}",
-        ],
-    )
+    means = {key: _mean(value) for key, value in rewards.items()}
+    handles: list[Any] = [Line2D([], [], **look) for look in (_ANTENNA, _TARGET, _FIXED, _BEST)]
+    labels = [
+        f"{name}: mean {means['run']}",
+        "its target",
+        f"fixed antenna at $x_0$: mean {means['fixed']}",
+        f"best position in each slot: mean {means['best']}",
+    ]
+    if world.available is not None:
+        labels[-1] = f"best known position: mean {means['best']}"
+        handles.append(Rectangle((0.0, 0.0), 1.0, 1.0, **_UNKNOWN))
+        labels.append("unknown")
+    legend_above(figure, handles, labels)
     return figure
 
 
+def _best(reward: Array) -> Array:
+    """The highest known reward of each slot; NaN if none is known."""
+    best = np.where(np.isnan(reward), -np.inf, reward).max(axis=1)
+    return np.where(np.isfinite(best), best, np.nan)
+
+
+def _mean(reward: Array) -> str:
+    """The mean of the known rewards."""
+    known = reward[~np.isnan(reward)]
+    return f"{known.mean():.2f}" if len(known) else "unknown"
+
+
 def _columns(reward: Array) -> Array:
-    """The map averaged over groups of slots: one row per column of the plot."""
+    """The map averaged over groups of slots: one row per column of the plot; NaN if unknown."""
     edges = np.unique(np.linspace(0, len(reward), min(len(reward), _COLUMNS) + 1).astype(int))
-    sums = np.add.reduceat(reward, edges[:-1], axis=0)
-    return np.asarray(sums / np.diff(edges)[:, np.newaxis])
+    known = ~np.isnan(reward)
+    sums = np.add.reduceat(np.where(known, reward, 0.0), edges[:-1], axis=0)
+    counts = np.add.reduceat(known.astype(np.intp), edges[:-1], axis=0)
+    with np.errstate(invalid="ignore"):  # 0/0 where nothing is known
+        return np.asarray(sums / counts)
 
 
 def _means(values: Array, width: int) -> Array:
-    """Running means over `width` slots."""
+    """Running means over `width` slots; NaN if one of them is unknown."""
     return np.convolve(values, np.full(width, 1 / width), mode="valid")
 
 
-def draw_survey(path: Path, config: Config, survey: Survey) -> None:
-    """Draw a survey into a PNG, SVG or PDF file."""
+def draw_survey(path: Path, config: Config, walks: Sequence[Survey]) -> None:
+    """Draw a survey of one walk or more into a PNG, SVG or PDF file."""
     with paper_style():
-        save_figure(survey_figure(config, survey), path)
+        save_figure(survey_figure(config, walks[-1], walks[:-1]), path)
 
 
-def survey_figure(config: Config, survey: Survey) -> Figure:
+def survey_figure(config: Config, survey: Survey, earlier: Sequence[Survey] = ()) -> Figure:
     """The samples along the rail, the best position, and that of a fixed antenna."""
     to_mm, x_0 = config.physical.to_mm, config.physical.x_0
     best, top = survey.best_position, float(survey.reward.max())
     order = np.argsort(survey.position)
     at_x_0 = float(np.interp(x_0, survey.position[order], survey.reward[order]))
-    figure, axes = plt.subplots(figsize=(4.6, 2.5))
+    figure, axes = plt.subplots(figsize=(5.8 if earlier else 4.6, 2.5))
     sample: dict[str, Any] = {**LOOKS["MoveUCB"], "markerfacecolor": "white"}
     at_best: dict[str, Any] = {"color": "#D55E00", "linestyle": "--"}
     at_fixed: dict[str, Any] = {"color": "#CC79A7", "linestyle": (0, (6, 2))}
+    for walk in earlier:
+        axes.plot(walk.position, walk.reward, **_EARLIER)
     axes.plot(survey.position, survey.reward, **sample)
     axes.axvline(best, zorder=1.5, **at_best)
     axes.axvline(x_0, zorder=1.5, **at_fixed)
     axes.set_xlim(0.0, config.physical.region_length)
-    axes.set_ylim(bottom=min(0.0, float(survey.reward.min())))
+    lowest = min(float(walk.reward.min()) for walk in (survey, *earlier))
+    axes.set_ylim(bottom=min(0.0, lowest))
     axes.set_xlabel(r"Position $x$ ($\lambda$)")
     axes.set_ylabel(f"Reward $g(x)$ ({RATE})")
     millimetre_axis(axes, config, "top")
+    shown = (sample, _EARLIER) if earlier else (sample,)
     legend_above(
         figure,
-        [Line2D([], [], **look) for look in (sample, at_best, at_fixed)],
+        [Line2D([], [], **look) for look in (*shown, at_best, at_fixed)],
         [
-            "one sample each",
+            *(("last walk", "earlier walks") if earlier else ("one sample each",)),
             f"best: {top:.2f} at {best:.3f} λ, {to_mm(best):.1f} mm",
             f"fixed at $x_0$: {at_x_0:.2f} at {x_0:.3f} λ, {to_mm(x_0):.1f} mm",
         ],

@@ -1,10 +1,19 @@
 """Check a configuration and show what follows from it; with --backend serial, examine the bench.
 
-Nothing moves. The time of one decision is measured on this machine and compared with the time that
-the slot leaves for it. A serial bench is examined for everything that a run needs, one line each,
-with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
-radio, sample rate, delay, clipping, noise floor (with the transmitter off: by tx.off_command, or
-switch it off before). The exit code is 0 if everything passes, and 69 if something fails.
+Nothing moves, except with --gain. The time of one decision is measured on this machine and compared
+with the time that the slot leaves for it. A serial bench is examined for everything that a run
+needs, one line each, with the fix where it fails: port, permission, other programs, board,
+settings, homing, latency; radio, sample rate, delay, clipping, noise floor (with the transmitter
+off: by tx.off_command, or switch it off before). The exit code is 0 if everything passes, and 69 if
+something fails.
+
+--gain proposes a gain for the radio: the highest without clipping at the strongest position found.
+It homes the stage, with --yes or after you agree, walks the rail once through the guard, goes to
+the strongest of 25 positions and tries gains there. The transmitter must be on. The gain that is in
+use is restored at the end, and the proposal is printed as TOML.
+
+It warns if the settings of the site were measured long ago (site.max_age_days), at another carrier
+or on another rail: see `macontrol calibrate`.
 """
 
 from __future__ import annotations
@@ -13,6 +22,7 @@ import argparse
 import resource
 import time
 from contextlib import ExitStack
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -30,9 +40,10 @@ from macontrol.commands.shared_arguments import (
 from macontrol.config import Config
 from macontrol.config.checks.measuring import measured_s, shortcoming
 from macontrol.config.checks.rf_plan import describe_plan, is_planned
-from macontrol.config.model.errors import ConfigError, HardwareError
-from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.config.checks.site import site_warnings
+from macontrol.config.model.errors import ConfigError, HardwareError, UsageError
 from macontrol.controller.policies.features import kernel_features
+from macontrol.controller.policies.gram import GramPosterior
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.policy import HasPosterior, Policy
 from macontrol.controller.policies.registry import make_policy
@@ -48,6 +59,7 @@ from macontrol.sim.world.channel import survey_rewards
 
 _STYLES: dict[Verdict, str] = {"pass": "green", "note": "yellow", "FAIL": "bold red", "skip": "dim"}
 _TIMED_SLOTS = 1000
+_TIMED_SLOTS_OF_GRAM = 200
 _HEADROOM = 2.0
 
 
@@ -55,7 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", choices=("sim", "serial"), default="sim", help="serial: examine the bench too"
     )
-    add_bench_arguments(parser, consent=False)
+    add_bench_arguments(parser)
+    parser.add_argument(
+        "--gain",
+        action="store_true",
+        help="propose a gain instead: homes the stage, walks the rail with the transmitter on, and "
+        "tries the gains of the radio at the strongest position, for a minute or two",
+    )
     parser.add_argument(
         "--theory",
         action="store_true",
@@ -65,12 +83,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    if arguments.gain and arguments.backend != "serial":
+        raise UsageError("--gain: the simulated bench has no radio", "use --backend serial")
+    if arguments.yes and not arguments.gain:
+        raise UsageError("--yes: nothing moves without --gain", "remove it")
     loaded, console = bench_loaded_from(arguments), Console()
     config = loaded.config
     for key, reason in loaded.without_effect().items():
         console.print(f"note: {key} has no effect: {reason}", highlight=False, soft_wrap=True)
+    for warning in site_warnings(config, time.time()):
+        console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
     if arguments.theory:
         console.print(theory_table(config, _simulated_survey(config)))
+    if arguments.gain:
+        from macontrol.commands.check_gain import sweep_gain
+
+        return sweep_gain(config, arguments, console, Report(partial(_show, console)))
     if arguments.backend == "serial":
         with ExitStack() as closing:
             clock, log = WallClock(), None
@@ -104,22 +132,14 @@ def _check_config(config: Config, console: Console) -> None:
     if not fits:
         raise ConfigError(
             "algorithm: one decision takes longer on this machine than the slot leaves for it",
-            "lengthen physical.slot_duration_s, raise timing.decision_share, or coarsen "
-            "algorithm.grid_spacing",
+            "lengthen physical.slot_duration_s, raise timing.decision_share, coarsen "
+            "algorithm.grid_spacing, or set algorithm.ridge higher if it is below 0.001",
         )
 
 
 def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficLog | None) -> int:
     """Check the config as without a bench, then examine the bench."""
-
-    def show(finding: Finding) -> None:
-        line = Text(f"{finding.verdict:5}", style=_STYLES[finding.verdict])
-        line.append(f" {finding.subject:12} {finding.detail}", style="default not bold")
-        if finding.fix:
-            line.append(f"\n{'':18} fix: {finding.fix}", style="default not bold")
-        console.print(line, soft_wrap=True, highlight=False)
-
-    report = Report(show)
+    report = Report(partial(_show, console))
     try:
         _check_config(config, console)
     except ConfigError as error:
@@ -130,11 +150,21 @@ def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficL
     return HardwareError.exit_code if report.failures else 0
 
 
+def _show(console: Console, finding: Finding) -> None:
+    line = Text(f"{finding.verdict:5}", style=_STYLES[finding.verdict])
+    line.append(f" {finding.subject:12} {finding.detail}", style="default not bold")
+    if finding.fix:
+        line.append(f"\n{'':18} fix: {finding.fix}", style="default not bold")
+    console.print(line, soft_wrap=True, highlight=False)
+
+
 def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """How long observing and deciding take on this machine, with a full window."""
     grid, position = config.grid, policy.start_position
-    warm_up = min(config.algorithm.window, 300)
-    slots = _TIMED_SLOTS if not _is_direct(policy) else 20
+    # In feature space the cost does not depend on the window.
+    grows = isinstance(policy, HasPosterior) and isinstance(policy.posterior, GramPosterior)
+    warm_up = config.algorithm.window if grows else min(config.algorithm.window, 300)
+    slots = _TIMED_SLOTS if not grows else _TIMED_SLOTS_OF_GRAM
     times = np.empty(slots)
     for slot in range(1, warm_up + slots + 1):
         reward = config.g_max * 0.5 * (1 + np.sin(position * 3))
@@ -146,10 +176,6 @@ def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np
         if slot % 200 == 0:
             position = float(grid.points[(slot * 37) % grid.size])
     return times
-
-
-def _is_direct(policy: Policy) -> bool:
-    return isinstance(policy, HasPosterior) and isinstance(policy.posterior, DirectPosterior)
 
 
 def _measured(config: Config) -> str:

@@ -1,12 +1,14 @@
-"""Export a run file: as a table, as arrays, or as the reward map that `macontrol replay` takes.
+"""Export a run file as a table, as arrays, or as the reward map that `macontrol replay` takes.
 
   csv     one row per slot (with --events: one row per event), to a file or to standard output
   npz     one array per column, the events as arrays event_…, the header as JSON in `header`
   netcdf  one variable per column with unit and meaning, for xarray, MATLAB and others; what is
           missing is NaN or the variable's _FillValue, and `reward_available` is 0 or 1
-  map     the rewards everywhere on the rail in every slot. Only a run on the simulated bench has
-          one: its world is computed again from config and seed. Any other run has the reward only
-          where the antenna was.
+  map     the rewards on the rail in every slot. Of a run on the simulated bench they are known
+          everywhere: its world is computed again from config and seed. Any other run has the
+          reward where the antenna was, and a survey of 3 walks or more (`macontrol survey
+          --repeat`) where it measured. All else is marked as unknown; `macontrol replay` says
+          what it interpolates.
 
 Positions are in wavelengths, times in seconds; start_s is on the run's own clock, unix_s in UTC.
 `macontrol runs --schema` describes the columns. A run can be exported before it ends.
@@ -19,7 +21,6 @@ import csv
 import json
 import sys
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -27,20 +28,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.commands.shared_arguments import positive_int, refuse_input_as_output
-from macontrol.config import Config
 from macontrol.config.files.atomic_file import atomic_file, atomic_text
 from macontrol.config.model.errors import DataError, InputOutputError, UsageError
 from macontrol.controller.recording.records import Event
 from macontrol.controller.recording.runfile import OpenRun
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
-from macontrol.sim.world.rewardmap import RewardMap, simulate_map
-
-MAP_LIMIT_BYTES = 2 << 30
-SIMULATED_BACKEND = "sim"
+from macontrol.controller.survey.samples import Survey
+from macontrol.exported_map import RecordedMap, is_survey, recorded_map
+from macontrol.sim.world.partial import fill
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run file")
+    parser.add_argument(
+        "run", type=Path, metavar="RUN", help="the run file; for a map also a survey file"
+    )
     parser.add_argument("--format", choices=("csv", "npz", "netcdf", "map"), required=True)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="the file to write (csv: default is to print)"
@@ -60,6 +61,14 @@ def main(arguments: argparse.Namespace) -> int:
     if out is None and form != "csv":
         raise UsageError(f"--format {form} needs --out FILE")
     refuse_input_as_output("--out", out, arguments.run, "run file")
+    if form == "map":
+        found = recorded_map(arguments.run, arguments.slots)
+        found.save(out)
+        _describe(found)
+        print(f"Written: {out}")
+        return 0
+    if is_survey(arguments.run):
+        raise DataError(f"{arguments.run}: is no run file", "a survey has only --format map")
     with OpenRun(arguments.run) as run:
         if form == "csv":
             write = write_events if arguments.events else write_slots
@@ -71,18 +80,40 @@ def main(arguments: argparse.Namespace) -> int:
         elif form == "npz":
             with atomic_file(out) as archive:
                 write_arrays(archive, run)
-        elif form == "netcdf":
+        else:
             from macontrol.commands.export_netcdf import write_netcdf
 
             with atomic_file(out) as dataset:
                 write_netcdf(dataset, run)
-        else:
-            config = run.header.config
-            world = reward_map(run, config, arguments.slots)
-            world.save(out, seed=run.header.seed, config=config)
     if out is not None:
         print(f"Written: {out}")
     return 0
+
+
+def _describe(found: RecordedMap) -> None:
+    """Say how much of the site is known; a simulated world is known everywhere."""
+    filled = fill(found.world, found.config)
+    if filled.measured is None:
+        return
+    available = filled.world.available
+    known = "everywhere" if available is None else f"in {available.mean():.2%}"
+    print(
+        f"{filled.world.slots} slots to replay × {found.config.grid_size} positions: the reward is "
+        f"measured in {filled.measured.mean():.2%}, and known {known} with the interpolation of "
+        "a replay"
+    )
+    origin = found.origin or {}
+    if "left_out_error" in origin:
+        print(
+            f"each walk differs from what those before and after it say by "
+            f"{origin['left_out_error']:.3f} bit/s/Hz (root mean square); "
+            f"sigma_f = {_sigma_f(found):.3f}, noise of the probe {origin['noise_std']:.3f}"
+        )
+
+
+def _sigma_f(found: RecordedMap) -> float:
+    survey = Survey(found.world.survey_position, found.world.survey_reward, 0.0)
+    return float(survey.sigma_f2(found.config) ** 0.5)
 
 
 def write_slots(file: TextIO, run: OpenRun) -> None:
@@ -117,63 +148,6 @@ def write_arrays(file: IO[bytes], run: OpenRun) -> None:
         for name in Event._fields:
             values = [getattr(event, name) for event in events]
             _put(archive, f"event_{name}", np.array(values, kinds.get(name, number)))
-
-
-def reward_map(run: OpenRun, config: Config, slots: int | None = None) -> RewardMap:
-    """The world of a run on the simulated bench, computed again from config and seed."""
-    if run.header.backend != SIMULATED_BACKEND:
-        raise DataError(
-            f"{run.path}: a run on {run.header.backend} has the reward only where the antenna "
-            "was, not everywhere on the rail, so it gives no reward map",
-            "export it as csv or npz",
-        )
-    if run.count == 0:
-        raise DataError(f"{run.path}: contains no slot yet")
-    if run.first_slot < 1:
-        raise DataError(f"{run.path}: is damaged: it begins at slot {run.first_slot}")
-    if run.header.resumed_from is not None:
-        raise DataError(
-            f"{run.path}: begins at slot {run.first_slot}, since it continues an earlier run "
-            f"({run.header.resumed_from})",
-            "export a run that begins at slot 1, or write the world with `macontrol simulate-map`",
-        )
-    wanted = min(run.last_slot, slots or run.last_slot)
-    most = MAP_LIMIT_BYTES // (8 * config.grid_size)
-    if wanted > most:
-        raise DataError(
-            f"{run.path}: a map of {wanted} slots × {config.grid_size} positions takes "
-            f"{wanted * config.grid_size * 8 / 2**30:.1f} GiB, and {MAP_LIMIT_BYTES / 2**30:g} "
-            "GiB is the limit",
-            f"export its beginning with --slots {most} or fewer",
-        )
-    world = simulate_map(config, run.header.seed, wanted)
-    if run.header.survey is not None:
-        survey = run.header.survey
-        world = replace(world, survey_position=survey.position, survey_reward=survey.reward)
-    seen, off = _differing(run, config, world)
-    if off:
-        print(
-            f"macontrol: {run.path}: {off} of {seen} recorded rewards differ from the map's; "
-            f"macontrol {run.header.version} wrote the run, and may simulate another world",
-            file=sys.stderr,
-        )
-    return world
-
-
-def _differing(run: OpenRun, config: Config, world: RewardMap) -> tuple[int, int]:
-    """The number of recorded rewards that can be compared with the map's, and that differ."""
-    slots = run.columns(["slot", "position", "reward", "transmission_share"])
-    last = config.grid_size - 1
-    with np.errstate(invalid="ignore", over="ignore"):  # a damaged file can contain any number
-        steps = slots["position"] / config.algorithm.grid_spacing
-        usable = (slots["slot"] <= world.slots) & np.isfinite(slots["reward"])
-        usable &= np.abs(steps - np.rint(steps)) < 1e-6
-    number = slots["slot"][usable] - 1
-    place = np.clip(np.rint(steps[usable]), 0, last).astype(np.intp)
-    weight = config.physical.actuation_plan.recorded(slots["transmission_share"][usable])
-    expected = (world.reward[number, place] + world.noise[number]) * weight
-    off = np.abs(expected - slots["reward"][usable]) > 1e-6 * config.g_max
-    return int(usable.sum()), int(off.sum())
 
 
 def _standard_output() -> TextIO:

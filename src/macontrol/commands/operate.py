@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import suppress
 from math import isfinite
 from typing import Any
 
-from macontrol.config.model.errors import UsageError
+from macontrol.commands.shared_arguments import add_hand_arguments, refuse_bench_arguments
+from macontrol.config.model.errors import NoDaemonError, UsageError
 from macontrol.config.model.suggestion import shortened
 from macontrol.control.client import open_client
 
@@ -55,7 +57,7 @@ class ActionCommand:
         return 0
 
 
-def _position(text: str) -> Parameters:
+def parse_position(text: str) -> Parameters:
     """1.5 is in wavelengths, 25mm in millimetres."""
     number = text.removesuffix("mm").strip()
     try:
@@ -82,6 +84,33 @@ def _setting(text: str) -> Parameters:
         raise UsageError(f"{shortened(text)} is not a setting with a number", fix) from None
 
 
+class GotoCommand(ActionCommand):
+    """`goto`, of a running daemon or of a bench that no daemon has."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        add_hand_arguments(parser, required=False)
+
+    def main(self, arguments: argparse.Namespace) -> int:
+        if arguments.backend is None:
+            refuse_bench_arguments(arguments)
+            for option in ("config", "preset", "set", "seed"):
+                if getattr(arguments, option):
+                    raise UsageError(f"--{option} needs --backend", "a daemon has its own config")
+            return super().main(arguments)
+        if arguments.name is not None:
+            raise UsageError(
+                f"{shortened(arguments.name)}: with --backend, --port names the bench",
+                "remove the name, or --backend",
+            )
+        from macontrol.commands.jog import bench_of, go_to
+
+        with suppress(NoDaemonError):
+            arguments.name = bench_of(arguments)
+            return super().main(arguments)
+        return go_to(arguments, **parse_position(arguments.argument))
+
+
 COMMANDS = {
     "hold": ActionCommand(
         "hold",
@@ -89,11 +118,14 @@ COMMANDS = {
         "`macontrol resume` ends the hold.",
     ),
     "resume": ActionCommand("resume", "Let the policy decide again, after hold or goto."),
-    "goto": ActionCommand(
+    "goto": GotoCommand(
         "goto",
-        "Bring the antenna to a position, stroke by stroke, and hold it there.",
+        "Bring the antenna to a position, stroke by stroke, and hold it there. With --backend, a "
+        "bench that no daemon has is opened for it: the stage is homed first, with --yes or after "
+        "you agree, every stroke passes the guard, the level is shown on the way, and the antenna "
+        "stays where it arrives.",
         argument=("POSITION", "in wavelengths (1.5), or in millimetres (25mm)"),
-        parameters=_position,
+        parameters=parse_position,
     ),
     "set": ActionCommand(
         "set",

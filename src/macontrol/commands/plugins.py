@@ -47,6 +47,8 @@ def _remark(found: dict[str, Any]) -> str:
 
 def _plug_ins() -> Iterator[dict[str, Any]]:
     for section, (_, registry) in CHOICES.items():
+        if section == "reference":  # its drivers are the probes
+            continue
         kind = "policy" if section == "algorithm" else section
         for name in registry.built_in_names():
             load = partial(registry.__getitem__, name)

@@ -71,6 +71,20 @@ def add_bench_arguments(parser: argparse.ArgumentParser, *, consent: bool = True
         )
 
 
+def add_hand_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """The options of a command that moves a bench by hand."""
+    parser.add_argument(
+        "--backend",
+        choices=("sim", "serial"),
+        required=required,
+        help="move a simulated bench, or a stage with a probe"
+        + ("" if required else ", if no daemon has it"),
+    )
+    parser.add_argument("--seed", type=seed_number, metavar="N", help="seed of the simulated world")
+    add_bench_arguments(parser)
+    add_config_arguments(parser, preset=BY_BACKEND)
+
+
 def add_stage_argument(parser: argparse._ActionsContainer) -> None:
     """--stage, with the names of all drivers; none of them is imported."""
     parser.add_argument(
@@ -101,7 +115,7 @@ def _probe_forms() -> str:
     return ", or ".join([*(PROBES[name].option for name in built_in), *others, "MODULE:NAME"])
 
 
-def _refuse_bench_arguments(arguments: argparse.Namespace) -> None:
+def refuse_bench_arguments(arguments: argparse.Namespace) -> None:
     """Refuse options of the serial bench with another backend."""
     for option in ("stage", "port", "probe", "traffic", "yes"):
         if getattr(arguments, option, None):
@@ -180,7 +194,7 @@ def bench_loaded_from(arguments: argparse.Namespace, *extra: str) -> Loaded:
                 file=sys.stderr,
             )
     else:
-        _refuse_bench_arguments(arguments)
+        refuse_bench_arguments(arguments)
     return loaded_from(arguments, *extra, *_bench_assignments(arguments))
 
 

@@ -93,6 +93,7 @@ def _rows(state: dict[str, Any]) -> list[tuple[str, str]]:
         ("state", _doing(state)),
         ("since", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state["started_s"]))),
         ("policy", state["policy"]),
+        ("trial", _trial(state)),
         ("slot", f"{state['slot']}, T_s = {state['timing']['slot_s'] * 1e3:g} ms"),
         ("position", f"{_place(state, 'position')}, on {rail['length']:g} λ"),
         ("target", _place(state, "target")),
@@ -119,6 +120,13 @@ def _doing(state: dict[str, Any]) -> str:
     if state["activity"]:
         words.append(f"({state['activity']})")
     return " ".join(words)
+
+
+def _trial(state: dict[str, Any]) -> str:
+    trial = state["trial"]
+    if trial is None or not trial["block"]:
+        return "" if trial is None else "before the first block"
+    return f"block {trial['block']} of {trial['blocks']}, round {trial['round']}/{trial['rounds']}"
 
 
 def _place(state: dict[str, Any], key: str) -> str:

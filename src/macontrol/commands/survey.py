@@ -8,8 +8,8 @@ within the window's time and sigma_f for survey.fresh_s.
 
 With --repeat N the rail is walked N times, there and back: `macontrol export --format map` makes
 of 3 walks or more a map of the site over space and time, for `macontrol replay`. If you stop it
-(Ctrl-C), or a device fails, the walks that are finished are kept. The table, the plot and the next
-run use the last walk.
+(Ctrl-C), or a device fails, the walks that are finished are kept. The table and the next run use
+the last walk.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from macontrol.commands.opened_bench import open_bench
 from macontrol.commands.shared_arguments import (
     BY_BACKEND,
     add_bench_arguments,
@@ -37,22 +38,17 @@ from macontrol.commands.shared_arguments import (
 )
 from macontrol.config import Config
 from macontrol.config.files.atomic_file import check_output
-from macontrol.config.files.free_space import FreeSpace
 from macontrol.config.model.errors import HardwareError, StageError
-from macontrol.controller.host.instance import InstanceLock
 from macontrol.controller.runtime.clock import VirtualClock, WallClock
 from macontrol.controller.survey.file import keep_survey, save_walks
 from macontrol.controller.survey.samples import Survey
 from macontrol.controller.survey.walk import SurveyWalk, rail_walk
 from macontrol.display.survey_progress import survey_progress
-from macontrol.hal import Backend, Clock
-from macontrol.hal.serial.traffic_log import TrafficFile
+from macontrol.hal import Clock
 from macontrol.recorders import FaultReporter
-from macontrol.serial_bench import SerialBench, may_home, require_consent
-from macontrol.sim.bench.simulated import SimulatedBench
 from macontrol.stop_signals import ForcedStop, StopSignals
 
-Draw = Callable[[Path, Config, Survey], None]
+Draw = Callable[[Path, Config, Sequence[Survey]], None]
 
 
 @dataclass
@@ -124,7 +120,7 @@ def _write(
         if problem:
             print(f"macontrol: {problem}", file=sys.stderr)
     if draw is not None:
-        draw(arguments.plot, config, walks[-1])
+        draw(arguments.plot, config, walks)
     console.print(_table(arguments.out, config, walks))
     for path in (arguments.out, arguments.plot):
         if path is not None:
@@ -142,7 +138,7 @@ def _survey(
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
     with ExitStack() as closing:
         closing.enter_context(signals)
-        bench = _open_bench(config, clock, closing, console, signals, arguments)
+        bench = open_bench(config, clock, closing, console, signals, arguments)
         walked.identity = bench.identity
         walk = rail_walk(
             config,
@@ -157,42 +153,6 @@ def _survey(
             walked.walks = walk.finished
         with suppress(StageError):  # the survey is complete; a lost stage is closed anyway
             bench.stage.stop()
-
-
-def _open_bench(
-    config: Config,
-    clock: Clock,
-    closing: ExitStack,
-    console: Console,
-    signals: StopSignals,
-    arguments: argparse.Namespace,
-) -> Backend:
-    if arguments.backend == "sim":
-        return SimulatedBench(config, clock, seed=config.run.seed)
-    at_terminal = sys.stdin.isatty() and console.is_terminal
-    require_consent(config, yes=arguments.yes, at_terminal=at_terminal)
-    closing.enter_context(InstanceLock(config.stage.port_path))
-
-    log = None
-    if arguments.traffic is not None:
-        room = FreeSpace(arguments.traffic, config.run.free_space_floor_mb)
-        log = TrafficFile(
-            arguments.traffic, clock, on_problem=lambda text: _print(console, text), room=room
-        )
-        closing.callback(lambda: _print_lost(console, log))
-        closing.enter_context(log)
-    bench = SerialBench(
-        config,
-        clock,
-        confirm_homing=lambda: may_home(
-            yes=arguments.yes, at_terminal=at_terminal, stop=signals.stop
-        ),
-        report=lambda text: _print(console, text),
-        log=log,
-        stop=signals.stop,
-    )
-    bench.open(closing)
-    return bench
 
 
 def _walk(
@@ -238,11 +198,6 @@ def _table(path: Path, config: Config, walks: Sequence[Survey]) -> Table:
     table.add_row("on average", f"{reward.mean():.3f}, at worst {reward.min():.3f}")
     table.add_row("sigma_f", f"{survey.sigma_f2(config) ** 0.5:.3f}")
     return table
-
-
-def _print_lost(console: Console, log: TrafficFile) -> None:
-    if log.lost:
-        _print(console, f"{log.lost} entries of the traffic log are lost")
 
 
 def _print(console: Console, text: str) -> None:

@@ -3,6 +3,9 @@
 With --probe, the probe of another driver takes the place of the radio: a detector on another
 pseudo-terminal, or an instrument on loopback.
 
+With --reference PORT, a second radio is fixed in the middle of the rail, as `[reference]` can name
+it.
+
 Both belong to one simulated world: the radio receives the channel at the true position of the
 emulated carriage, with the noise of `--backend sim` with the same seed. `macontrol --backend
 serial` uses it like a real bench.
@@ -41,10 +44,11 @@ from macontrol.commands.shared_arguments import (
     config_words,
     lab_preset,
     named,
+    parse_probe_option,
     positive_number,
     seed_number,
 )
-from macontrol.config import load_config
+from macontrol.config import Config, load_config
 from macontrol.config.files.input_file import CONFIG_LIMIT, read_input
 from macontrol.config.model.address import split_address
 from macontrol.config.model.errors import DataError, HardwareError, InputOutputError, UsageError
@@ -78,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="radio",
         metavar="HOST:PORT",
         help=f"address of the radio (127.0.0.1:{radio.server_port}); port 0: any free port",
+    )
+    parser.add_argument(
+        "--reference",
+        type=_port,
+        metavar="PORT",
+        help="also emulate a reference receiver, fixed in the middle of the rail, on this port of "
+        "the radio's host; port 0: any free port",
     )
     parser.add_argument("--seed", type=seed_number, metavar="N", help="seed of the simulated world")
     parser.add_argument("--scenario", choices=("blocked", "dense"), help="default: blocked")
@@ -138,6 +149,7 @@ def main(arguments: argparse.Namespace) -> int:
                     host=host,
                     port=port,
                     probe_link=arguments.probe_link and arguments.probe_link.absolute(),
+                    reference_port=arguments.reference,
                 )
             except OSError as error:
                 is_used = error.errno == EADDRINUSE
@@ -147,7 +159,7 @@ def main(arguments: argparse.Namespace) -> int:
                 ) from error
             # A controller begins slot 1 one slot after it reports that it is ready.
             lead_s = config.physical.slot_duration_s
-            _serve(bench, driver, clock, schedule, signals, arguments, lead_s)
+            _serve(bench, driver, clock, schedule, signals, arguments, lead_s, config)
     except ForcedStop:
         return 128 + signals.first
     return 0
@@ -188,6 +200,7 @@ def _serve(
     signals: StopSignals,
     arguments: argparse.Namespace,
     lead_s: float,
+    config: Config,
 ) -> None:
     """Switch it on, print how to use it, and execute commands."""
     with signals, bench, _manager(arguments.notify) as manager:
@@ -199,6 +212,8 @@ def _serve(
         if is_reference(arguments.stage):
             words += ["--stage", arguments.stage]
         words += ["--port", bench.stage.port, "--probe", driver.option_at(address)]
+        if bench.reference is not None:
+            words += _reference_words(bench.reference.address, config)
         print(
             f"stage on {bench.stage.port}, {driver.noun} on {address}; try\n"
             f"  {socket_words}{shlex.join(words)}",
@@ -259,6 +274,22 @@ def _execute(
                 print(f"{clock.now() - start:8.1f} s  {command}", flush=True)
             except ValueError as error:
                 print(f"{command}: {error}", flush=True)
+
+
+def _port(text: str) -> int:
+    """A TCP port to listen on; 0 is any free one."""
+    if not (text.isdecimal() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a port: 0 to 65535")
+    return int(text)
+
+
+def _reference_words(address: str, config: Config) -> list[str]:
+    """The options that name the reference receiver at this address."""
+    settings = config.reference_probe or config.probe
+    driver = PROBES[emulated_driver(config.model_copy(update={"probe": settings}))]
+    keys = parse_probe_option(driver.option_at(address))
+    found = {f"reference.{key.partition('.')[2]}": value for key, value in keys.items()}
+    return [word for key, value in found.items() for word in ("--set", f"{key}={value}")]
 
 
 def _radio_option(driver: ProbeDriver) -> str:

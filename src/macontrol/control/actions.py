@@ -18,7 +18,7 @@ from macontrol.control.messages import (
     Parameters,
 )
 from macontrol.control.snapshot import Snapshots
-from macontrol.control.states import ENDING, FIXES, TABLE, WALKING, Action, Outcome, State
+from macontrol.control.states import ENDING, FIXES, IN_TRIAL, TABLE, WALKING, Action, Outcome, State
 from macontrol.controller.policies.policy import HasPosterior, HasSettings, Policy
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.events import EventKind
@@ -54,6 +54,8 @@ class Actions:
         outcome, reason = TABLE[state][action]
         if outcome is Outcome.REFUSED:
             raise self._refusal(action, reason)
+        if self._run.trial is not None and action not in (Action.POSTERIOR, Action.STOP):
+            raise self._refusal(action, IN_TRIAL)
         if action in (Action.POSTERIOR, Action.SET) and isinstance(self._run.policy, Resurvey):
             raise self._refusal(action, WALKING)  # a survey that is held
         if action is Action.POSTERIOR:

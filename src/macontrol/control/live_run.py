@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,15 @@ class Estimate:
     acquisition: Array | None
 
 
+class TrialBlock(NamedTuple):
+    """A block of a trial, numbered from 1."""
+
+    block: int
+    blocks: int
+    round: int
+    rounds: int
+
+
 @dataclass
 class LiveRun(Recorder):
     """The parts of a run, as far as they exist. Only `submit` is for the slot thread."""
@@ -76,6 +86,8 @@ class LiveRun(Recorder):
     events: deque[Event] = field(default_factory=deque)
     dropped: int = 0
     started_s: float = field(default_factory=time.time)
+    trial: TrialBlock | None = None
+    """The present block, if this is no run but a trial of several policies."""
 
     def submit(self, item: Item) -> None:
         if type(item) is SlotRecord:

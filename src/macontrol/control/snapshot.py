@@ -36,7 +36,6 @@ class Snapshots:
             "version": macontrol.__version__,
             "name": options.name,
             "backend": options.backend,
-            "policy": config.algorithm.policy,
             "pid": os.getpid(),
             "started_s": run.started_s,
             "rail": {
@@ -71,6 +70,8 @@ class Snapshots:
         tally = None if loop is None else loop.tally
         return {
             **self._facts,
+            "policy": run.config.algorithm.policy,
+            "trial": None if run.trial is None else run.trial._asdict(),
             "time_s": time.time(),
             "state": str(run.state),
             "activity": loop.activity if loop else "",

@@ -53,6 +53,7 @@ _NO_SLOT = "the run has no slot yet"
 _NO_POLICY = "no policy decides now"
 WALKING = "the rail is being surveyed"
 ENDING = "the run ends"
+IN_TRIAL = "a trial compares policies that decide on their own"
 
 _BEFORE_SLOTS = {
     Action.HOLD: (DEFERRED, ""),
@@ -103,6 +104,7 @@ FIXES = {
     _NO_SLOT: "try again when the run has begun",
     _NO_POLICY: "try again when the policy decides",
     WALKING: "wait for its end; `hold` pauses it",
+    IN_TRIAL: "`stop` ends the trial",
     ENDING: "start the daemon again",
     "the start of a run measures the noise floor by itself": "try again when the run has begun",
     "the antenna is held, and a survey moves it": "`resume` first",

@@ -169,6 +169,7 @@ class Daemon:
         """Have the oracle of a simulated run computed while a page watches; often."""
         snapshot = self.snapshot or {}
         slot, is_simulated = snapshot.get("slot"), snapshot.get("backend") == "sim"
+        is_simulated &= snapshot.get("trial") is None  # its slots begin again with each block
         self.oracle.refresh(
             self.tail.path if is_simulated else None,
             slot if isinstance(slot, int) else 0,

@@ -73,7 +73,9 @@ def digest(path: Path, last_s: float | None = None) -> dict[str, Any]:
     first, last = bounds
     if last_s is not None:
         first = max(first, last - int(last_s / config.physical.slot_duration_s))
-    columns = f"{_SHARE}, {_COLUMNS}" if config.physical.actuation == "as-needed" else _COLUMNS
+    columns = _COLUMNS
+    if config.physical.actuation == "as-needed":
+        columns = columns.replace("start_s", f"start_s, {_SHARE}")
     table, is_complete = _table(reader, first, last, columns)
     if _SHARE in table and np.isfinite(table[_SHARE]).any():
         mean_s = config.physical.slot_duration_s * (1.0 - float(np.nanmean(table[_SHARE])))

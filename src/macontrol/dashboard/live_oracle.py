@@ -62,6 +62,10 @@ class LiveOracle:
             self._tasks.add(self._task)
             self._task.add_done_callback(self._tasks.discard)
 
+    @property
+    def _is_watched(self) -> bool:
+        return time.monotonic() - self._watched_at < INTERVAL_S
+
     async def close(self) -> None:
         """End the helper process, and wait for its end."""
         self._end()
@@ -111,5 +115,5 @@ class LiveOracle:
             self.found = {**found, "interval_s": INTERVAL_S}
             self.number += 1
             await asyncio.sleep(INTERVAL_S)
-            while found["slot"] == self._slot:
+            while found["slot"] == self._slot or not self._is_watched:
                 await asyncio.sleep(INTERVAL_S)

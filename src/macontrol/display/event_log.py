@@ -20,9 +20,8 @@ from rich.console import Console
 from macontrol.controller.recording.records import (
     Event,
     EventKind,
-    LateReward,
+    Item,
     Recorder,
-    SlotRecord,
 )
 from macontrol.controller.recording.tally import Tally
 from macontrol.display.event_text import event_text
@@ -200,7 +199,7 @@ class EventLog(Recorder):
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: Item) -> None:
         # With a radio that sends long blocks, every reward is late; the run file has them all.
         if isinstance(item, Event) and item.kind is not EventKind.LATE_REWARD:
             if self._queue.qsize() < _MOST_WAITING:

@@ -16,9 +16,8 @@ from typing import Any, Protocol
 from macontrol.controller.recording.records import (
     Event,
     EventKind,
-    LateReward,
+    Item,
     Recorder,
-    SlotRecord,
 )
 from macontrol.display.event_text import event_text
 from macontrol.display.output import Output
@@ -62,7 +61,7 @@ class LiveView(Recorder):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._thread.start()
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: Item) -> None:
         if isinstance(item, Event) and item.kind not in _NOT_SHOWN:
             # A repeated event takes one line, so that its cause stays visible.
             others = [e for e in self._events if (e.kind, e.detail) != (item.kind, item.detail)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from macontrol.config import Config
 from macontrol.controller.host.realtime import RealtimeReport
-from macontrol.controller.recording.records import Event, LateReward, Recorder, SlotRecord
+from macontrol.controller.recording.records import Item, Recorder
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.display.event_log import EventLog, JsonLines, PlainLines, summary_text
 from macontrol.display.live_view import LiveView
@@ -60,7 +60,7 @@ class RunDisplay(Recorder):
         self._log = EventLog(loop.tally, self._lines)
         self._log.start()
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: Item) -> None:
         if self._view is not None:
             self._view.submit(item)
         elif self._log is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from macontrol.config import Config, load_config
 from macontrol.config.model.errors import DataError
 from macontrol.interface.arguments import seed_of, slots_of
 from macontrol.sim.world import rewardmap
-from macontrol.sim.world.rewardmap import Floats, RewardMap
+from macontrol.sim.world.rewardmap import Flags, Floats, RewardMap
 from macontrol.sim.world.worlds import PAPER, World
+
+_ARRAYS = tuple(field.name for field in fields(RewardMap))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +39,20 @@ class Map:
     seed: int | None = None
     """The seed of a simulated map."""
     origin: Mapping[str, Any] | None = None
-    """What made a simulated map: world, speed, seed, versions, V_T/T."""
+    """What made a map: world, speed, seed, versions, V_T/T; of a site, what measured it."""
+    available: Flags | None = None
+    """Where the reward was measured, as `reward`; None if it is known everywhere.
+
+    Elsewhere `reward` is NaN. `replay` interpolates.
+    """
+    unix_s: Floats | None = None
+    """When each slot began (seconds of UTC since 1970); None for a world without a date."""
+    span: tuple[int, int] | None = None
+    """The first slot that is replayed (counted from 0), and the end; None: all."""
 
     @property
     def slots(self) -> int:
-        """The number of slots."""
+        """The number of slots, with those that only serve the interpolation."""
         return len(self.noise)
 
     @property
@@ -55,7 +66,7 @@ class Map:
 
     @property
     def _world(self) -> RewardMap:
-        return RewardMap(self.reward, self.noise, self.survey_position, self.survey_reward)
+        return RewardMap(**{name: getattr(self, name) for name in _ARRAYS})
 
 
 def simulate_map(
@@ -87,11 +98,14 @@ def make_map(
     noise: ArrayLike | None = None,
     survey_position: ArrayLike | None = None,
     survey_reward: ArrayLike | None = None,
+    available: ArrayLike | None = None,
+    unix_s: ArrayLike | None = None,
 ) -> Map:
     """Make a map from rewards of your own: one row per slot, one column per grid position.
 
     Without `noise` the policy observes the reward itself. Without a survey, the survey has the
-    rewards of the first slot.
+    rewards of the first slot. `available` says where the reward is known (default: everywhere); a
+    map that is known in part needs a survey. `unix_s` is when each slot began.
     """
     config = config or load_config()
     if survey_position is None:
@@ -99,6 +113,11 @@ def make_map(
     try:
         rows = np.asarray(reward)
         if survey_reward is None:
+            if available is not None:
+                raise DataError(
+                    "make_map: a map that is known in part has no survey",
+                    "give survey_position and survey_reward",
+                )
             survey_reward = np.zeros(np.shape(survey_position))
             if rows.shape[1:] == (config.grid_size,) and len(rows):  # else it is refused below
                 survey_reward = np.interp(np.asarray(survey_position), config.grid.points, rows[0])
@@ -108,6 +127,10 @@ def make_map(
             "survey_position": np.asarray(survey_position),
             "survey_reward": np.asarray(survey_reward),
         }
+        if available is not None:
+            arrays["available"] = np.asarray(available)
+        if unix_s is not None:
+            arrays["unix_s"] = np.asarray(unix_s)
     except (TypeError, ValueError) as error:  # as numpy says it: rows of unequal length, words
         raise DataError(f"make_map: {error}", "give arrays of numbers") from error
     return _with_config(config, rewardmap.map_of("make_map", arrays, config))
@@ -123,5 +146,16 @@ def load_map(path: Path | str, config: Config | None = None) -> Map:
     return replace(found, origin=rewardmap.map_origin(path))
 
 
+def recorded_map(path: Path | str, *, slots: int | None = None) -> Map:
+    """Make the map of a run file or of a survey file, as `macontrol export --format map` does.
+
+    The map of a real site is known where it was measured. `slots` limits it to its beginning.
+    """
+    from macontrol.exported_map import recorded_map as read
+
+    found = read(path, slots)
+    return replace(_with_config(found.config, found.world, found.seed), origin=found.origin)
+
+
 def _with_config(config: Config, found: RewardMap, seed: int | None = None) -> Map:
-    return Map(config, found.reward, found.noise, found.survey_position, found.survey_reward, seed)
+    return Map(config, seed=seed, **{name: getattr(found, name) for name in _ARRAYS})

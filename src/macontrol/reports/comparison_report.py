@@ -12,7 +12,7 @@ from macontrol.reports.comparison import HOW, Difference, Entry
 from macontrol.reports.drawing import Axis, Plot, block_means, block_slots, extremes
 from macontrol.reports.figures import RATE, rail_axes, seconds
 from macontrol.reports.page import page, paragraph, section, table
-from macontrol.reports.quantities import duration_text
+from macontrol.reports.quantities import duration_text, gain_text
 from macontrol.reports.world import World
 
 LOOKS = ("run", "other", "third", "fixed", "best")
@@ -26,6 +26,7 @@ FIGURES = (
     "slots missed",
     "mean reward (bit/s/Hz)",
     "gain over a fixed antenna",
+    "gain over the reference",
     "travel (wavelengths)",
     "switches of the target",
     "slots without a reward",
@@ -47,6 +48,7 @@ def figures_of(entry: Entry) -> tuple[str, ...]:
         str(facts.missed),
         _mean_text(entry),
         "unknown" if gain is None else f"{gain:+.1%}",
+        gain_text(recorded.gain_over_reference),
         f"{facts.travel:.2f}",
         str(facts.switches),
         str(facts.slots - facts.rewards),
@@ -73,6 +75,7 @@ def as_data(entries: Sequence[Entry], found: Sequence[Difference]) -> dict[str, 
 def _run_data(entry: Entry) -> dict[str, Any]:
     facts, world = entry.recorded.facts, entry.world
     is_known = isinstance(world, World)
+    beside = entry.recorded.gain_over_reference
     return {
         "file": str(entry.recorded.path),
         "policy": entry.recorded.header.policy,
@@ -84,6 +87,8 @@ def _run_data(entry: Entry) -> dict[str, Any]:
         "standard_error": entry.reward.error,
         "gain_over_fixed": world.gain if isinstance(world, World) else None,
         "gain_unknown_because": None if is_known else world,
+        "gain_over_reference_db": None if beside is None else beside.value,
+        "gain_over_reference_error_db": None if beside is None else beside.error,
         "travel": facts.travel,
         "switches": facts.switches,
         "slots_missed": facts.missed,

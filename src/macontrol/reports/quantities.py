@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from macontrol.reports.batches import Mean
+
 
 def duration_text(seconds: float) -> str:
     """How long something lasts: seconds, minutes or hours."""
@@ -22,6 +24,13 @@ def short_time_text(seconds: float) -> str:
 def distance_text(millimetres: float) -> str:
     """A distance: millimetres or metres."""
     return f"{millimetres / 1000:.2f} m" if millimetres >= 1000 else f"{millimetres:.0f} mm"
+
+
+def gain_text(gain: Mean | None) -> str:
+    """A mean gain in decibels with its standard error; a dash if it is unknown."""
+    if gain is None:
+        return "–"
+    return f"{gain.value:+.2f}" + ("" if gain.error is None else f" ± {gain.error:.2f}") + " dB"
 
 
 def number_text(value: float | None, form: str) -> str:

@@ -21,6 +21,7 @@ from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.runfile import OpenRun, RunHeader
 from macontrol.controller.recording.runfile.retention import is_being_written
 from macontrol.interface.runs import Run, run_from
+from macontrol.reports.batches import Mean, batch_mean
 
 Array = NDArray[Any]
 State: TypeAlias = Literal["being recorded", "ended", "cut off"]
@@ -73,6 +74,13 @@ class Recorded:
 
     def column(self, name: str) -> Array:
         return self.run[name]
+
+    @cached_property
+    def gain_over_reference(self) -> Mean | None:
+        """The SNR over that of the reference receiver (dB), where both are known; else None."""
+        gain = self.run["snr_db"] - self.run["reference_snr_db"]
+        gain = gain[np.isfinite(gain) & np.isfinite(self.run["reward"])]
+        return batch_mean(gain) if len(gain) else None
 
     def events_of(self, kind: EventKind) -> Array:
         """The numbers of the events of a kind, in the order of recording."""
@@ -140,6 +148,12 @@ class Facts:
         self.late_rewards = int(np.ma.filled(run["late"], False).sum())
         self.invalid = Counter(word for word in run["invalid"].tolist() if word)
         self.events = Counter(run.events["kind"].tolist())
+
+    @property
+    def transmission_share(self) -> float | None:
+        """The share of the time in which the link transmitted; None if it was not recorded."""
+        shares = self._recorded.run["transmission_share"]
+        return float(np.nanmean(shares)) if np.isfinite(shares).any() else None
 
     @property
     def duration_s(self) -> float:

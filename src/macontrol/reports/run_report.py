@@ -17,7 +17,7 @@ from macontrol.reports.drawing import block_slots
 from macontrol.reports.estimate import Estimate, estimate_at
 from macontrol.reports.figures import RATE
 from macontrol.reports.page import details, page, paragraph, section, table, tiles
-from macontrol.reports.quantities import distance_text, duration_text, number_text
+from macontrol.reports.quantities import distance_text, duration_text, gain_text, number_text
 from macontrol.reports.recorded import Recorded
 from macontrol.reports.world import HOW_KNOWN, OracleTrace, World, oracle_of, world_of
 
@@ -133,13 +133,19 @@ def _compared(found: Reference, survey_reward: float | None) -> str:
 
 def _key_figures(recorded: Recorded, found: Reference) -> str:
     facts, world, oracle = recorded.facts, found.world, found.oracle
-    rows = [(number_text(facts.mean_reward, ".3f"), "mean reward", RATE)]
+    unit, share = RATE, facts.transmission_share
+    if share is not None and recorded.config.physical.actuation_plan.as_needed:
+        unit += f"; the link transmits {share:.0%} of the time"
+    rows = [(number_text(facts.mean_reward, ".3f"), "mean reward", unit)]
     if world is not None:
         fixed = f"fixed at x_0: {world.mean_fixed:.3f}"
         rows.append((number_text(world.gain, "+.1%"), "gain over a fixed antenna", fixed))
     if oracle is not None:
         best = f"best trajectory: {float(oracle.reward.mean()):.3f}"
         rows.append((number_text(found.regret, ".3f"), f"regret per slot ({RATE})", best))
+    if (gain := recorded.gain_over_reference) is not None:
+        note = f"ratio of the SNRs, mean of {gain.count} slots"
+        rows.append((gain_text(gain), "gain over the reference receiver", note))
     share = facts.transit / facts.slots
     rows += [
         (f"{facts.travel:.1f} λ", "travel", f"{distance_text(facts.travel_mm)} in all"),

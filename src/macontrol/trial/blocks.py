@@ -25,20 +25,21 @@ from pathlib import Path
 from macontrol.config import Config
 from macontrol.config.files.free_space import FreeSpace
 from macontrol.config.model.errors import MacontrolError, PolicyError, StageError
-from macontrol.controller.host.realtime import ORDINARY_DECISION_S, enter_realtime, leave_realtime
+from macontrol.control.live_run import TrialBlock
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.records import Event, Item, Recorder, Recorders
 from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, set_aside
 from macontrol.controller.recording.runfile.files import SUFFIX, file_stem
 from macontrol.controller.recording.tally import Tally
-from macontrol.controller.runtime.clock import SPIN_S, WallClock
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Backend, Clock, Measurement, Probe
 from macontrol.policy_monitor import PolicyMonitor
+from macontrol.realtime_slots import run_in_realtime
+from macontrol.trial.control import TrialControl
 from macontrol.trial.outcome import BlockResult
 from macontrol.trial.plan import Block, Plan
 
@@ -73,11 +74,12 @@ class Trial:
         also: Recorder,
         note: Callable[[str], None],
         on_hang: Callable[[], None],
+        control: TrialControl | None = None,
     ) -> None:
         """`configs` has the config of each policy of the plan; they differ in the policy only.
 
         `also` gets all records. `on_hang` is called before a policy that does not return ends the
-        process.
+        process. `control` shows the trial to operators.
         """
         self._plan = plan
         self._configs = configs
@@ -89,6 +91,7 @@ class Trial:
         self._also = also
         self._note = note
         self._on_hang = on_hang
+        self._control = control
         self._guard = Guard.of(configs[0], bench.stage)
         self._began_s = clock.now()
         self._slots_before = 0
@@ -128,12 +131,19 @@ class Trial:
             def report(kind: EventKind, detail: str) -> None:
                 recorders.submit(Event(loop.tally.slot, self._clock.now(), kind, detail))
 
+            if self._control is not None:
+                rounds = len(self._plan.order)
+                shown = TrialBlock(block.number, len(self._plan.blocks), block.round, rounds)
+                self._control.begin_block(shown, config, loop, file, recorders)
+                closing.callback(self._control.end_block)
             reason, is_complete = "the block has ended", False
             report(EventKind.POLICY, label)
             try:
                 loop.approach(policy.start_position)
                 probe.offset = self._slots_before = self._slots_so_far(config)
                 report(EventKind.START, f"block {block.number}, round {block.round}")
+                if self._control is not None:
+                    self._control.begin_slots()
                 with self._realtime(loop), self._monitor(loop, config, report, closing):
                     loop.run(duration_s=self._plan.slots * config.physical.slot_duration_s)
                 is_complete = not self._stop.is_set
@@ -203,13 +213,8 @@ class Trial:
         closing = ExitStack()
         if self._place.is_virtual:
             return closing
-        report = enter_realtime()
-        closing.callback(leave_realtime)
-        if report.fifo and isinstance(self._clock, WallClock):
-            self._clock.spin_s = SPIN_S
-            closing.callback(setattr, self._clock, "spin_s", 0.0)
-        if not report.fifo and self._place.backend == "sim":
-            loop.reserve_decision(ORDINARY_DECISION_S)
+        is_simulated = self._place.backend == "sim"
+        report = run_in_realtime(loop, self._clock, closing, is_simulated=is_simulated)
         if report.warning:
             self._note_once(report.warning)
         return closing

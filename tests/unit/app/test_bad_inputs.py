@@ -19,6 +19,7 @@ CONFIGURED = {
     "check": ("check",),
     "config show": ("config", "show"),
     "survey": ("survey", "--backend", "sim", "--out", "unwritten.npz"),
+    "calibrate": ("calibrate", "--backend", "sim", "--minutes", "2", "--out", "unwritten.toml"),
     "simulate-map": ("simulate-map", "--seed", "1", "--out", "unwritten.npz"),
     "replay": ("replay", "good.npz"),
     "virtual-bench": ("virtual-bench", "--rtl-tcp", "127.0.0.1:0"),
@@ -41,6 +42,7 @@ DAMAGED = (
 RESUMED = ("--backend", "sim", "--slots", "1", "--resume", "--run")
 SEEDED = {
     "run": FAST_RUN,
+    "calibrate": ("calibrate", "--backend", "sim", "--minutes", "2", "--out", "unwritten.toml"),
     "survey": ("survey", "--backend", "sim", "--out", "unwritten.npz"),
     "simulate-map": ("simulate-map", "--out", "unwritten.npz"),
     "replay": ("replay", "good.npz"),
@@ -102,6 +104,9 @@ def _cases(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield f"config: {command}: {name}", (*words, "--config", str(path))
     for name, path in {**odd, **hostile_files.bad_maps(folder)}.items():
         yield f"map: replay: {name}", ("replay", str(path))
+    for name, path in hostile_files.bad_surveys(folder).items():
+        words = ("export", str(path), "--format", "map", "--out", "unwritten.npz")
+        yield f"survey: export: {name}", words
     for name, path in {**odd, **hostile_files.bad_run_files(folder)}.items():
         for command, words in READERS.items():
             yield f"run: {command}: {name}", (words[0], str(path), *words[2:])
@@ -134,7 +139,9 @@ def _chosen(outcomes: dict[str, Outcome], kind: str) -> dict[str, Outcome]:
 
 
 @pytest.mark.fault("input-not-a-file")
-@pytest.mark.parametrize("kind", ["config", "map", "run", "faults", "seed", "setting", "option"])
+@pytest.mark.parametrize(
+    "kind", ["config", "map", "survey", "run", "faults", "seed", "setting", "option"]
+)
 def test_it_is_refused_with_a_message(kind: str, outcomes: dict[str, Outcome]) -> None:
     failed = []
     for name, outcome in _chosen(outcomes, f"{kind}: ").items():

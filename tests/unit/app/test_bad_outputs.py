@@ -32,6 +32,8 @@ OUTPUTS = {
     "compare": ("compare", "run.sqlite", "run.sqlite", "--out"),
     "survey --out": ("survey", "--backend", "sim", "--out"),
     "survey --plot": ("survey", "--backend", "sim", "--out", "survey.npz", "--plot"),
+    "calibrate --out": ("calibrate", "--backend", "sim", "--report", "page.html", "--out"),
+    "calibrate --report": ("calibrate", "--backend", "sim", "--out", "site.toml", "--report"),
     "simulate-map": ("simulate-map", "--seed", "1", "--slots", "5", "--out"),
     "replay --csv": ("replay", "map.npz", "--csv"),
     "replay --json": ("replay", "map.npz", "--json"),
@@ -98,12 +100,13 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
         *("run --run", "run --traffic", "check --traffic", "survey --traffic"),
         *("survey --out", "survey --plot", "export --out", "simulate-map --out"),
         *("report --out", "compare --out"),
+        *("calibrate --out", "calibrate --report", "calibrate --traffic"),
         *("replay --csv", "replay --json", "replay --plot", "reproduce --out", "bench --keep"),
         *("bench --out", "bench --traffic"),
         *("virtual-bench --link", "virtual-bench --notify", "virtual-bench --probe-link"),
     }
     configs = {"run", "check", "config", "survey", "simulate-map", "replay", "bench"}
-    configs.add("virtual-bench")
+    configs |= {"virtual-bench", "calibrate"}
     inputs = {f"{command} --config" for command in configs}
     runs = {"export run", "report run", "compare runs", "runs places"}
     listed = {"dashboard places"}  # serves until it is stopped: see test_run_reader.py

@@ -22,13 +22,13 @@ from macontrol.commands.bench.decisions import (
     growth,
     side_by_side,
 )
+from macontrol.commands.bench.direct import DirectPosterior
 from macontrol.commands.bench.memory import soak
 from macontrol.commands.bench.peers import ScipyPosterior
 from macontrol.commands.bench.posterior import GRIDS, RAILS, WINDOWS, Effort, Outcome, measure
 from macontrol.config import Config
 from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.host.blas import loaded_blas
-from macontrol.controller.policies.direct import DirectPosterior
 
 TINY = Effort(map_slots=64, rounds=1, block=4, scipy=2, sklearn=1, growth_rounds=1)
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from macontrol import daemon as daemon_module
-from macontrol import starting_point, stop_signals
+from macontrol import realtime_slots, starting_point, stop_signals
 from macontrol.cli import main
 from macontrol.config import Config, load_config
 from macontrol.config.model.errors import (
@@ -69,7 +69,7 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     report = RealtimeReport((), priority=0)
-    monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
+    monkeypatch.setattr(realtime_slots, "enter_realtime", lambda: report)
 
 
 def options(**changes: Any) -> RunOptions:
@@ -249,7 +249,7 @@ class TestRun:
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         report = RealtimeReport((), priority=priority)
-        monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
+        monkeypatch.setattr(realtime_slots, "enter_realtime", lambda: report)
         seen: list[float] = []
         monkeypatch.setattr(SlotLoop, "reserve_decision", lambda _, seconds: seen.append(seconds))
         assert Daemon(paper, options(slots=2, fast=fast)).run() == 0
@@ -261,7 +261,7 @@ class TestRun:
     ) -> None:
         """Other programs may run for milliseconds before the slot thread does."""
         report = RealtimeReport((), priority=0)
-        monkeypatch.setattr(daemon_module, "enter_realtime", lambda: report)
+        monkeypatch.setattr(realtime_slots, "enter_realtime", lambda: report)
         seen: list[SlotTiming] = []
         reserve = SlotLoop.reserve_decision
 

@@ -13,13 +13,19 @@ import numpy as np
 import pytest
 
 from macontrol.cli import main
-from macontrol.commands import export
 from macontrol.config import load_config
 from macontrol.controller.recording.records import Event, EventKind, SlotRecord
 from macontrol.controller.recording.runfile import RunFileRecorder, RunHeader, read_run
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
 from macontrol.controller.survey.samples import Survey
-from macontrol.sim.world.rewardmap import load_map, simulate_map
+from macontrol.sim.research import site
+from macontrol.sim.world.rewardmap import (
+    load_map,
+    map_config,
+    map_origin,
+    map_seed,
+    simulate_map,
+)
 
 CONFIG = load_config().replace(algorithm__grid_spacing=0.06, survey__samples=10, run__seed=7)
 SLOTS = 20
@@ -146,6 +152,9 @@ def test_a_simulated_run_gives_the_map_of_its_world(
     np.testing.assert_array_equal(world.reward, expected.reward)
     np.testing.assert_array_equal(world.noise, expected.noise)
     np.testing.assert_array_equal(world.survey_reward, expected.survey_reward)
+    assert world.available is None
+    assert world.unix_s is not None
+    np.testing.assert_allclose(world.unix_s, 1_700_000_000 + 0.005 * np.arange(1, 21), atol=1e-6)
     assert main(["export", str(path), "--format", "map", "--slots", "4", "--out", str(out)]) == 0
     assert load_map(out, CONFIG).slots == 4
 
@@ -159,6 +168,97 @@ def test_a_run_that_missed_its_first_slots_gives_the_complete_map(
     np.testing.assert_array_equal(
         load_map(out, CONFIG).reward, simulate_map(CONFIG, 7, SLOTS).reward
     )
+
+
+def test_a_run_on_a_real_site_gives_a_map_that_is_known_where_the_antenna_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path / "run.sqlite", backend="serial", first=4), tmp_path / "map.npz"
+    assert main(["export", str(path), "--format", "map", "--out", str(out)]) == 0
+    assert "the reward is measured in 0.79%, and known in 0.84%" in capsys.readouterr().out
+    world, run = load_map(out, CONFIG), read_run(path)
+    assert world.slots == SLOTS
+    assert world.available is not None
+    rows, columns = np.nonzero(world.available)
+    rewarded = np.isfinite(run.slots["reward"])
+    assert (rows + 4).tolist() == run.slots["slot"][rewarded].tolist()
+    assert set(columns) == {50}
+    np.testing.assert_array_equal(world.reward[rows, 50], run.slots["reward"][rewarded])
+    assert world.unix_s is not None
+    np.testing.assert_allclose(world.unix_s, 1_700_000_000 + 0.005 * np.arange(4, 24), atol=1e-6)
+    assert map_config(out) == CONFIG
+    assert map_seed(out) is None
+    assert main(["export", str(path), "--format", "map", "--slots", "3", "--out", str(out)]) == 0
+    assert load_map(out, CONFIG).slots == 3
+
+
+def test_the_map_of_a_run_as_needed_has_the_rewards_of_a_holding_antenna(tmp_path: Path) -> None:
+    path, out = write(tmp_path / "run.sqlite", backend="serial"), tmp_path / "map.npz"
+    with closing(sqlite3.connect(path)) as connection:
+        config = CONFIG.replace(physical__actuation="as-needed").model_dump_json()
+        connection.execute("UPDATE header SET value = ? WHERE key = 'config'", (config,))
+        connection.execute("UPDATE slots SET transmission_share = 1.0")
+        connection.execute("UPDATE slots SET transmission_share = 0.8 WHERE slot = 2")
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(out)]) == 0
+    found = load_map(out, CONFIG.replace(physical__actuation="as-needed"))
+    reward = read_run(path).slots["reward"]
+    assert found.reward[0, 50] == reward[0]
+    assert found.reward[1, 50] == pytest.approx(reward[1] / 0.8)
+
+
+def test_a_serial_run_without_a_survey_or_a_reward_has_no_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "run.sqlite", backend="serial")
+    words = ["export", str(path), "--format", "map", "--out", str(tmp_path / "map.npz")]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE slots SET reward = NULL")
+        connection.commit()
+        assert main(words) == 65
+        assert "has no reward" in capsys.readouterr().err
+        connection.execute("UPDATE header SET value = 'null' WHERE key = 'survey'")
+        connection.commit()
+    assert main(words) == 65
+    assert "has no usable survey" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A survey of four walks."""
+    path = tmp_path_factory.mktemp("site") / "site.npz"
+    words = ["survey", "--backend", "sim", "--preset", "lab-2g4-grbl", "--repeat", "4"]
+    assert main([*words, "--out", str(path)]) == 0
+    return path
+
+
+class TestSurvey:
+    def test_a_repeated_survey_gives_a_map_that_is_known_everywhere_by_interpolation(
+        self, walks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        out = tmp_path / "map.npz"
+        assert main(["export", str(walks), "--format", "map", "--out", str(out)]) == 0
+        printed = capsys.readouterr().out
+        assert "and known everywhere" in printed
+        assert "each walk differs from what those before and after it say by 0." in printed
+        lab = load_config(preset="lab-2g4-grbl")
+        assert map_config(out) == lab
+        assert map_origin(out) is not None
+        world = load_map(out, lab)
+        assert world.span is not None
+        assert (
+            main(["export", str(walks), "--format", "map", "--slots", "9", "--out", str(out)]) == 0
+        )
+        assert load_map(out, lab).span == (world.span[0], world.span[0] + 9)
+
+    @pytest.mark.parametrize("form", ["csv", "npz", "netcdf"])
+    def test_a_survey_has_no_other_export(
+        self, walks: Path, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ["export", str(walks), "--format", form, "--out", str(tmp_path / "out")]
+        assert main(words) == 65
+        assert "a survey has only --format map" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
 
 
 def test_a_map_of_slots_before_the_first_is_refused(
@@ -189,13 +289,12 @@ def test_a_run_without_a_map_is_refused_with_the_reason(
         assert main(["export", str(path), "--format", "map", "--out", out]) == 65
         return capsys.readouterr().err
 
-    assert "only where the antenna was" in error(write(tmp_path / "a.sqlite", backend="serial"))
     earlier = "earlier.sqlite"
     resumed = error(write(tmp_path / "b.sqlite", first=11, slots=5, resumed_from=earlier))
     assert "begins at slot 11" in resumed
     assert "earlier.sqlite" in resumed
     assert "contains no slot" in error(write(tmp_path / "c.sqlite", slots=0))
-    monkeypatch.setattr(export, "MAP_LIMIT_BYTES", 8 * 101 * 12)
+    monkeypatch.setattr(site, "MAP_LIMIT_BYTES", 8 * 101 * 12)
     path = write(tmp_path / "d.sqlite")
     assert "--slots 12 or fewer" in error(path)
     assert not Path(out).exists()

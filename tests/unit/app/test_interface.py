@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import macontrol
+from macontrol.cli import main
 from macontrol.config.model.errors import (
     CommandRefusedError,
     ConfigError,
@@ -214,6 +215,62 @@ def test_a_map_is_made_from_rewards() -> None:
     np.testing.assert_allclose(found.survey_reward, np.exp(-((found.survey_position - 4.0) ** 2)))
     assert found.noise.tolist() == [0.0] * 300
     assert macontrol.replay(found, BestOfSurvey).position[-1] == pytest.approx(4.0, abs=0.05)
+
+
+class TestMapOfASite:
+    AVAILABLE = np.ones(WORLD.reward.shape, bool)
+    AVAILABLE[100:, 200:400] = False  # around x_0, for the rest
+
+    def site(self) -> macontrol.Map:
+        return macontrol.make_map(
+            WORLD.reward,
+            config=CONFIG,
+            noise=WORLD.noise,
+            survey_position=WORLD.survey_position,
+            survey_reward=WORLD.survey_reward,
+            available=self.AVAILABLE,
+            unix_s=1.7e9 + 0.005 * np.arange(400),
+        )
+
+    def test_a_policy_observes_only_what_is_known(self) -> None:
+        policy = own_policy()
+        policy.target = policy.start_position
+        found = macontrol.replay(self.site(), policy)
+        assert policy.observed == [*range(1, 101)]
+        assert np.isnan(found.reward).tolist() == [False] * 100 + [True] * 300
+        assert (found.measured_share, found.unknown_share) == (0.25, 0.75)
+        assert found.reward_per_slot == pytest.approx(WORLD.reward[:100, 300].mean())
+        assert np.isnan([found.regret_per_slot, found.oracle_per_slot]).all()
+
+    def test_the_oracle_refuses_it(self) -> None:
+        with pytest.raises(macontrol.MacontrolError, match="known in "):
+            macontrol.oracle(self.site())
+
+    def test_it_is_saved_with_its_mask_and_its_times(self, tmp_path: Path) -> None:
+        site = self.site()
+        site.save(tmp_path / "map.npz")
+        found = macontrol.load_map(tmp_path / "map.npz")
+        np.testing.assert_array_equal(found.reward, site.reward)
+        np.testing.assert_array_equal(found.available, self.AVAILABLE)
+        np.testing.assert_array_equal(found.unix_s, site.unix_s)
+
+    def test_it_needs_a_survey(self) -> None:
+        with pytest.raises(DataError, match="no survey"):
+            macontrol.make_map(WORLD.reward, config=CONFIG, available=self.AVAILABLE)
+
+    def test_a_survey_file_gives_it(self, tmp_path: Path) -> None:
+        words = ["survey", "--backend", "sim", "--preset", "lab-2g4-grbl", "--repeat", "3"]
+        assert main([*words, "--out", str(tmp_path / "site.npz")]) == 0
+        found = macontrol.recorded_map(tmp_path / "site.npz")
+        assert found.available is not None
+        assert found.config == macontrol.load_config(preset="lab-2g4-grbl")
+        assert found.origin is not None
+        assert found.origin["world"] == "site"
+        best = macontrol.oracle(found)
+        ours = macontrol.replay(found)
+        assert ours.unknown_share == 0.0
+        assert best.net_reward_per_slot == pytest.approx(ours.oracle_per_slot)
+        assert len(best.position) == len(ours.position) < found.slots
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import numpy as np
 import pytest
 
 from macontrol.cli import main
-from macontrol.commands.replay import WORLD_NOTICE
+from macontrol.commands.replay import NO_REGRET, WORLD_NOTICE
 from macontrol.config import Config, load_config
+from macontrol.controller.policies.registry import make_policy
+from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.research.oracle import oracle_value
+from macontrol.sim.world.partial import fill
 from macontrol.sim.world.rewardmap import RewardMap, load_map, map_config, simulate_map
 from support.figure_checks import assert_legends_cover_no_data
 from support.paper_reference import grid_points, move_ucb
@@ -328,6 +332,122 @@ def figure(config: Config, world: RewardMap) -> Iterator[Any]:
 
     with paper_style():
         yield episode_figure(config, world, play(config, world))
+
+
+class TestKnownInPart:
+    """The world is known from 1 to 2 λ, and around x_0 in the first 100 slots."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def site(
+        cls, config: Config, world: RewardMap, tmp_path_factory: pytest.TempPathFactory
+    ) -> Path:
+        path = tmp_path_factory.mktemp("maps") / "site.npz"
+        available = np.zeros(world.reward.shape, bool)
+        available[:, 33:67] = True
+        available[:100, 90:111] = True
+        available[40:50, 90:111] = False  # closed by interpolation in time
+        replaced(world, available).save(path, config=config)
+        return path
+
+    def test_an_unknown_place_gives_no_observation_and_no_reward(
+        self, site: Path, world: RewardMap, tmp_path: Path
+    ) -> None:
+        rows, outcome = replay(site, tmp_path, "--policy", "fixed")
+        assert [row["reward"] == "" for row in rows] == [slot > 100 for slot in range(1, 251)]
+        assert outcome["unknown_share"] == pytest.approx(0.6)
+        assert outcome["interpolated_share"] == pytest.approx(0.04)
+        assert outcome["measured_share"] == pytest.approx(0.36)
+        known = world.reward[:100, 100].copy()
+        known[40:50] = np.interp(np.arange(40, 50), [39, 50], known[[39, 50]])
+        assert outcome["reward_per_slot"] == pytest.approx(known.mean())
+        assert outcome["regret_per_slot"] is outcome["oracle_per_slot"] is None
+
+    def test_the_policy_decides_as_without_a_measurement(
+        self, config: Config, site: Path, world: RewardMap, tmp_path: Path
+    ) -> None:
+        rows, outcome = replay(site, tmp_path)
+        filled = fill(load_map(site, config), config).world
+        policy = make_policy(config, Survey(world.survey_position, world.survey_reward), seed=1)
+        x, position = policy.start_position, []
+        for slot in range(1, SLOTS + 1):
+            position.append(x)
+            reward = filled.reward[slot - 1, round(x / 0.03)] + world.noise[slot - 1]
+            if reward == reward:
+                policy.observe(slot, x, reward)
+            x = policy.decide(slot, x).position
+        np.testing.assert_allclose(column(rows, "position"), position, atol=1e-9)
+        unknown = sum(row["reward"] == "" for row in rows)
+        assert 0 < unknown < SLOTS
+        assert outcome["unknown_share"] == pytest.approx(unknown / SLOTS)
+
+    def test_a_policy_that_never_sees_a_known_place_has_no_reward(
+        self, config: Config, world: RewardMap, tmp_path: Path
+    ) -> None:
+        available = np.zeros(world.reward.shape, bool)
+        available[:, 0] = True
+        replaced(world, available).save(tmp_path / "map.npz", config=config)
+        words = ["--policy", "fixed", "--plot", str(tmp_path / "run.png")]
+        _, outcome = replay(tmp_path / "map.npz", tmp_path, *words)
+        assert outcome["reward_per_slot"] is outcome["net_reward_per_slot"] is None
+        assert outcome["unknown_share"] == 1.0
+
+    def test_the_longest_gap_is_a_choice(self, site: Path, tmp_path: Path) -> None:
+        words = ["--policy", "fixed", "--longest-gap"]
+        assert replay(site, tmp_path, *words, "0.054")[1]["unknown_share"] == pytest.approx(0.64)
+        assert replay(site, tmp_path, *words, "0.056")[1]["unknown_share"] == pytest.approx(0.6)
+
+    def test_the_gap_is_that_of_the_config_in_the_file(self, site: Path, tmp_path: Path) -> None:
+        """Policies with other windows are compared on the same map."""
+        words = ["--policy", "fixed", "--set", "algorithm.window=5"]
+        assert replay(site, tmp_path, *words)[1]["unknown_share"] == pytest.approx(0.6)
+
+    def test_the_table_says_what_the_decisions_rest_on(
+        self, site: Path, path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["replay", str(site), "--policy", "fixed"]) == 0
+        printed = capsys.readouterr().out
+        assert "after an interpolated one" in printed
+        assert NO_REGRET in printed
+        assert main(["replay", str(path)]) == 0
+        assert "interpolated" not in capsys.readouterr().out
+
+    def test_a_map_without_gaps_has_a_regret(
+        self, config: Config, world: RewardMap, tmp_path: Path
+    ) -> None:
+        available = np.ones(world.reward.shape, bool)
+        available[40:50] = False
+        replaced(world, available).save(tmp_path / "map.npz", config=config)
+        _, outcome = replay(tmp_path / "map.npz", tmp_path)
+        filled = fill(load_map(tmp_path / "map.npz", config), config).world
+        optimum = float(oracle_value(filled.reward, config)[0])
+        assert outcome["oracle_per_slot"] == pytest.approx(optimum / SLOTS)
+        assert outcome["interpolated_share"] == pytest.approx(10 / SLOTS)
+
+    def test_the_plot_hatches_what_is_unknown(self, config: Config, site: Path) -> None:
+        pytest.importorskip("matplotlib")
+        from macontrol.sim.research.plots.rail import episode_figure
+        from macontrol.sim.research.plots.style import paper_style
+
+        world = fill(load_map(site, config), config).world
+        with paper_style():
+            figure = episode_figure(config, world, play(config, world))
+            assert_legends_cover_no_data(figure)
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert labels[-1] == "unknown"
+        (image,) = figure.axes[0].get_images()
+        shown = image.get_array()
+        assert shown is not None
+        assert np.ma.getmaskarray(np.ma.masked_invalid(shown)).mean() == pytest.approx(
+            np.isnan(world.reward).mean(), abs=0.01
+        )
+        (hatched,) = (patch for patch in figure.axes[0].patches if patch.get_hatch())
+        assert hatched.get_zorder() < image.get_zorder()
+
+
+def replaced(world: RewardMap, available: np.ndarray[Any, np.dtype[np.bool_]]) -> RewardMap:
+    """The world, known where it is available."""
+    return replace(world, reward=np.where(available, world.reward, np.nan), available=available)
 
 
 class TestPlot:

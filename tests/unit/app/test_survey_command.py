@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +74,20 @@ def test_the_plot_shows_the_best_position_and_the_fixed_antenna() -> None:
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "best: 3.00 at 1.500 λ, 15.0 mm" in labels
     assert "fixed at $x_0$: 2.50 at 3.000 λ, 30.0 mm" in labels
+
+
+def test_the_plot_of_several_walks_shows_them_all() -> None:
+    pytest.importorskip("matplotlib")
+    from macontrol.sim.research.plots.rail import survey_figure
+    from macontrol.sim.research.plots.style import paper_style
+
+    walks = [Survey(np.array([0.0, 3.0, 6.0]), np.array([1.0, 3.0, 2.0]) - n) for n in range(3)]
+    with paper_style():
+        figure = survey_figure(load_config(), walks[-1], walks[:-1])
+        assert_legends_cover_no_data(figure)
+    lines = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].get_lines()]
+    assert all(walk.reward.tolist() in lines for walk in walks)
+    assert figure.axes[0].get_ylim()[0] == -1.0
 
 
 class TestRefusals:
@@ -230,18 +246,35 @@ class TestOnTheVirtualBench:
         preset = ["--preset", "lab-2g4-grbl"]
         return ["survey", "--backend", "serial", *preset, *sets, *radio, "--out", str(out)]
 
-    def test_it_measures_the_rail(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_it_measures_the_rail_and_its_walks_become_a_map(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         config, out = load_config(preset="lab-2g4-grbl", assignments=self.SLOTS), tmp_path / "s.npz"
         with VirtualBench(config, WallClock(), seed=3, block_bytes=16384) as bench:
-            code = main([*self.words(bench, out), "--yes"])
+            code = main([*self.words(bench, out), "--yes", "--repeat", "3"])
         captured = capsys.readouterr()
         assert code == 0, captured.err
         assert "homing the stage" in captured.out
         with np.load(out) as kept:
-            assert kept["position"] == pytest.approx(config.survey_positions, abs=0.01)
+            there = config.survey_positions
+            assert kept["position"] == pytest.approx([*there, *there, *there], abs=0.01)
             exact = Channel(config, 3).rewards(kept["position"])
             # At the first position the virtual transmitter may still be off, for the noise floor.
-            assert kept["reward"][1:] == pytest.approx(exact[1:], abs=0.25)
+            assert kept["reward"][1:] == pytest.approx(exact[1:], abs=2 * config.noise_std)
+            assert (np.abs(kept["unix_s"] - time.time()) < 300).all()
+            assert set(kept["level_unit"]) == {"dBFS"}
+            above = 10 ** ((kept["level_db"] - kept["noise_floor_db"]) / 10)
+            assert 10 ** (kept["snr_db"] / 10) == pytest.approx(above - 1, rel=0.05)
+        world = tmp_path / "map.npz"
+        assert main(["export", str(out), "--format", "map", "--out", str(world)]) == 0
+        shares = {}
+        for policy in ("fixed", "moveucb"):
+            outcome = tmp_path / f"{policy}.json"
+            words = ["--policy", policy, "--json", str(outcome)]
+            assert main(["replay", str(world), *words]) == 0
+            shares[policy] = json.loads(outcome.read_text())["unknown_share"]
+        # x_0 is one of the five positions; between them it is too far to interpolate.
+        assert shares["fixed"] == 0.0 < shares["moveucb"]
 
     def test_without_consent_nothing_moves(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

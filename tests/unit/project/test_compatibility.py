@@ -42,7 +42,7 @@ def test_a_run_from_before_is_run_again_the_same(tmp_path: Path, name: str, slot
         "run": ["--set", "run.seed=5"],
         "lab-run": [
             *("--preset", "lab-2g4-grbl", "--set", "algorithm.policy=gp-ucb"),
-            *("--set", "reward.offset=none"),
+            *("--set", "reward.offset=none", "--set", "physical.actuation=fixed"),
         ],
     }[name]
     file = tmp_path / "run.sqlite"

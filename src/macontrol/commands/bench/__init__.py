@@ -6,7 +6,15 @@ import argparse
 from typing import Protocol
 
 from macontrol.command_parser import HelpFormatter
-from macontrol.commands.bench import ab, clients, end_to_end, jitter, posterior
+from macontrol.commands.bench import (
+    ab,
+    calibrate,
+    clients,
+    dashboard,
+    end_to_end,
+    jitter,
+    posterior,
+)
 
 
 class Subject(Protocol):
@@ -22,8 +30,10 @@ SUBJECTS: dict[str, Subject] = {
     "posterior": posterior,
     "jitter": jitter,
     "clients": clients,
+    "dashboard": dashboard,
     "end-to-end": end_to_end,
     "ab": ab,
+    "calibrate": calibrate,
 }
 
 

@@ -10,6 +10,9 @@ Each block starts with a new policy, at its start position, with sigma_f of the 
 samples. Its first w slots (algorithm.window) do not count, but at most half of the block. Each
 block has a run file of its own in one folder, and the result is there in trial.json. After a stop
 or a fault, the complete rounds count.
+
+While it runs, `macontrol status` shows the block, and `macontrol stop` ends the trial. What would
+steer a policy (hold, goto, set, resurvey, noise-floor) is refused.
 """
 
 from __future__ import annotations
@@ -158,7 +161,7 @@ class _Command:
         except ForcedStop:
             pass
         except (StageError, ProbeError) as error:
-            failure = None if signals.first and self._trial is None else error
+            failure = None if signals.stop.is_set and self._trial is None else error
         except MacontrolError as error:
             failure = error
         if self._trial is not None and self._trial.results:
@@ -174,6 +177,7 @@ class _Command:
         from macontrol.recorders import LockFollower
         from macontrol.starting_point import StartingPoint
         from macontrol.trial.blocks import Place, Trial
+        from macontrol.trial.control import TrialControl
 
         arguments, config = self._arguments, self._configs[0]
         serial, fast = arguments.backend == "serial", arguments.fast
@@ -185,9 +189,17 @@ class _Command:
         if not fast:
             lock = closing.enter_context(InstanceLock(name))
             records.add(closing.enter_context(LockFollower(lock.follow)))
-        bench = self._open(name, clock, signals, closing)
+        control = TrialControl(config, self._options(name), clock, signals.stop, records)
+        if not fast:
+            control.start(self._note, closing)
+        bench = control.live.bench = self._open(name, clock, signals, closing)
         start = StartingPoint(
-            self._config_of_survey(), self._options(name), clock, signals.stop, note=self._note
+            self._config_of_survey(),
+            self._options(name),
+            clock,
+            signals.stop,
+            note=self._note,
+            live=control.live,
         )
         is_shown = self._console.is_terminal and not arguments.json
         survey = start.survey(bench, show_progress=is_shown)
@@ -205,6 +217,7 @@ class _Command:
             also=records,
             note=self._note,
             on_hang=partial(self._show, "a policy does not return"),
+            control=control,
         )
         self._trial.run()
 

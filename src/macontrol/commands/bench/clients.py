@@ -50,7 +50,7 @@ SUMMARY = "how much clients of the control socket delay the loop"
 
 RATIO = 1.1
 _RATE = 10.0
-_BLOCK_S = 2.0
+BLOCK_S = 2.0
 # Left out at the start of each block: what the previous one has begun.
 _SETTLE_S = 0.3
 _END_TIMEOUT_S = 10.0
@@ -66,7 +66,8 @@ Block = tuple[float, float, bool]
 class Results(Protocol):
     """A queue between processes."""
 
-    def put(self, item: tuple[list[Block], int]) -> None: ...
+    def put(self, item: tuple[list[Block], int]) -> None:
+        """Blocks, and how many updates the clients got."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def measure_effect(seconds: float, slot_s: float, clients: int) -> Effect:
         if process.exitcode != 0:
             raise MacontrolError("the clients failed")
         blocks, snapshots = results.get()
-        return _evaluate(read_run(folder / "run"), blocks, clients, snapshots)
+        return effect_of(read_run(folder / "run"), blocks, clients, snapshots)
 
 
 def _alternate(name: str, clients: int, seconds: float, results: Results) -> None:
@@ -129,9 +130,9 @@ def _alternate(name: str, clients: int, seconds: float, results: Results) -> Non
                     rate = _RATE if is_watched else 0.0
                     watcher.call("subscribe", rate=rate, events=is_watched)
                 if is_watched:
-                    snapshots += _receive(watchers, begin + _BLOCK_S)
+                    snapshots += _receive(watchers, begin + BLOCK_S)
                 else:
-                    time.sleep(_BLOCK_S)
+                    time.sleep(BLOCK_S)
                 blocks.append((begin, time.monotonic(), is_watched))
         results.put((blocks, snapshots))
 
@@ -147,7 +148,7 @@ def _receive(watchers: Sequence[Client], until_s: float) -> int:
     return received
 
 
-def _evaluate(run: Run, blocks: Sequence[Block], clients: int, snapshots: int) -> Effect:
+def effect_of(run: Run, blocks: Sequence[Block], clients: int, snapshots: int) -> Effect:
     start, slots = run.slots["start_s"], run.slots["slot"]
     found: dict[bool, list[NDArray[np.bool_]]] = {False: [], True: []}
     missed = {False: 0, True: 0}
@@ -176,16 +177,25 @@ def _evaluate(run: Run, blocks: Sequence[Block], clients: int, snapshots: int) -
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_effect_arguments(parser, seconds=60.0, what="clients")
+    add_output_arguments(parser)
+
+
+def add_effect_arguments(parser: argparse.ArgumentParser, *, seconds: float, what: str) -> None:
+    """--seconds, --slot-ms, and the number of clients."""
     parser.add_argument(
-        "--seconds", type=positive_number, default=60.0, metavar="S", help="duration (default: 60)"
+        "--seconds",
+        type=positive_number,
+        default=seconds,
+        metavar="S",
+        help=f"duration of the blocks (default: {seconds:g})",
     )
     parser.add_argument(
         "--slot-ms", type=positive_number, default=5.0, metavar="T", help="T_s (default: 5)"
     )
     parser.add_argument(
-        "--clients", type=positive_int, default=3, metavar="N", help="how many (default: 3)"
+        f"--{what}", type=positive_int, default=3, metavar="N", help="how many (default: 3)"
     )
-    add_output_arguments(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -200,12 +210,12 @@ def main(arguments: argparse.Namespace) -> int:
     return exit_code(bars, strict=arguments.strict)
 
 
-def bars_of(effect: Effect) -> list[Bar]:
+def bars_of(effect: Effect, what: str = "clients") -> list[Bar]:
     """The bars, and whether they hold."""
     is_enough = min(effect.wake_with.count, effect.wake_without.count) >= FEWEST_WAKE_UPS
     return [
         Bar(
-            f"{name} p99 with {effect.clients} clients at most {RATIO:g} times that without",
+            f"{name} p99 with {effect.clients} {what} at most {RATIO:g} times that without",
             f"{ratio:.2f}",
             ratio <= RATIO if is_enough and effect.fifo else None,
         )
@@ -214,22 +224,27 @@ def bars_of(effect: Effect) -> list[Bar]:
 
 
 def _show(console: Console, effect: Effect, bars: list[Bar]) -> None:
+    show_effect(console, effect, "clients", "snapshots")
+    show_bars(console, bars)
+
+
+def show_effect(console: Console, effect: Effect, what: str, updates: str) -> None:
+    """Print the latencies with and without these clients."""
     scheduling = "SCHED_FIFO" if effect.fifo else "normal scheduling"
     table = Table(
-        title=f"{effect.blocks} blocks, {effect.clients} clients, {effect.snapshots} snapshots, "
+        title=f"{effect.blocks} blocks, {effect.clients} {what}, {effect.snapshots} {updates}, "
         f"{scheduling} (µs)",
         title_justify="left",
     )
     table.add_column("")
     for name in ("slots", "p50", "p99", "p99.9", "largest"):
         table.add_column(name, justify="right")
-    table.add_row("wake-up, with clients", *cells_of(effect.wake_with))
+    table.add_row(f"wake-up, with {what}", *cells_of(effect.wake_with))
     table.add_row("wake-up, without", *cells_of(effect.wake_without))
-    table.add_row("decide, with clients", *cells_of(effect.decide_with))
+    table.add_row(f"decide, with {what}", *cells_of(effect.decide_with))
     table.add_row("decide, without", *cells_of(effect.decide_without))
     console.print(table)
     console.print(
-        f"{effect.missed_with} slots missed with clients, {effect.missed_without} without.",
+        f"{effect.missed_with} slots missed with {what}, {effect.missed_without} without.",
         highlight=False,
     )
-    show_bars(console, bars)

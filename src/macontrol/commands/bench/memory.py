@@ -25,8 +25,8 @@ from macontrol.commands.bench.decisions import (
     made_for,
     no_garbage_collection,
 )
+from macontrol.commands.bench.direct import DirectPosterior
 from macontrol.config import Config
-from macontrol.controller.policies.direct import DirectPosterior
 
 READINGS = 100
 _STATM = Path("/proc/self/statm")

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
+from macontrol.commands.bench.direct import DirectPosterior
 from macontrol.config.model.grid import Grid
-from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.kernel import StationaryKernel
 
 Array = NDArray[np.float64]

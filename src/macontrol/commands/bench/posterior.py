@@ -38,13 +38,13 @@ from macontrol.commands.bench.decisions import (
     growth,
     side_by_side,
 )
+from macontrol.commands.bench.direct import DirectPosterior
 from macontrol.commands.bench.memory import READINGS, Soak, soak
 from macontrol.commands.bench.peers import ScipyPosterior
 from macontrol.commands.shared_arguments import positive_int
 from macontrol.config import Config, load_config
 from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.host.blas import Blas, loaded_blas
-from macontrol.controller.policies.direct import DirectPosterior
 
 SUMMARY = "the time of one decision, compared with SciPy and scikit-learn"
 

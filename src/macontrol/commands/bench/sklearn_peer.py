@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
-from macontrol.controller.policies.direct import DirectPosterior
+from macontrol.commands.bench.direct import DirectPosterior
 from macontrol.controller.policies.kernel import StationaryKernel
 
 Array = NDArray[np.float64]

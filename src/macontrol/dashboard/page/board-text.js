@@ -38,14 +38,15 @@ export class BoardText {
     setText(parts.state, STATES[state] ?? state);
     parts.state.className = `state ${kind}`;
     const may = this.isThere && this.actions.mayAct;
+    const maySteer = may && !snapshot?.trial;
     this.isHeld = Boolean(snapshot?.hold?.is_held);
     setText(parts["hold-text"], this.isHeld ? "Resume" : "Hold");
     parts.hold.classList.toggle("held", this.isHeld);
-    parts.hold.disabled = !may;
+    parts.hold.disabled = !maySteer;
     for (const name of ["hold", "stop", "resurvey", "hint"]) parts[name].hidden = state === "ended";
     parts.stop.disabled = !may;
-    parts.resurvey.disabled = !may || !snapshot?.slot || NO_RESURVEY.has(state);
-    parts.floor.disabled = !may || !snapshot?.slot || state === "surveying";
+    parts.resurvey.disabled = !maySteer || !snapshot?.slot || NO_RESURVEY.has(state);
+    parts.floor.disabled = !maySteer || !snapshot?.slot || state === "surveying";
     parts.floor.hidden = state === "ended" || !isNumber(snapshot?.probe?.noise_floor);
     this.snapshot = snapshot;
     setText(parts.hint, this.actions.mayAct ? "To move the antenna, click the rail." : "View only. To act, open the address with the token.");
@@ -56,6 +57,8 @@ export class BoardText {
     const { survey } = snapshot;
     if (!doing && state === "surveying" && survey) doing = `${count(survey.done)} of ${count(survey.positions)} positions`;
     if (!doing && this.isHeld) doing = isNumber(goal) ? `at ${fixed(goal)} λ, measuring continues` : "the antenna stays, measuring continues";
+    const { trial } = snapshot;
+    if (!doing && trial?.block) doing = `${snapshot.policy} on ${snapshot.name}, block ${trial.block} of ${trial.blocks} of a trial, slot ${count(snapshot.slot)}`;
     if (!doing) doing = `${snapshot.policy} on ${snapshot.name}, slot ${count(snapshot.slot)}`;
     setText(parts.doing, doing);
     if (state === "ended") this.showEnd(snapshot);
@@ -63,7 +66,7 @@ export class BoardText {
     this.showSignal(snapshot, model);
     this.showSlot(snapshot);
     this.showHealth(snapshot);
-    this.showSettings(snapshot.settings ?? {}, may);
+    this.showSettings(snapshot.settings ?? {}, maySteer);
   }
 
   showEnd(snapshot) {

@@ -235,7 +235,7 @@ export class Board {
 
   choose(position) {
     const { goto, rail } = this.parts;
-    const may = this.isLive && this.actions?.mayAct && this.text.isThere;
+    const may = this.isLive && this.actions?.mayAct && this.text.isThere && !this.snapshot?.trial;
     this.chosen = may && isNumber(position) ? position : null;
     goto.hidden = this.chosen === null;
     if (this.chosen === null) return;

@@ -42,15 +42,9 @@ def policy(config: Config, survey: Survey) -> Policy:
     return make_policy(config, survey)
 
 
-def test_the_policies_are_those_of_the_paper_and_track_ucb() -> None:
-    assert sorted(POLICIES.names()) == [
-        "epsilon-greedy",
-        "fixed",
-        "gp-ucb",
-        "moveucb",
-        "sweep-and-hold",
-        "track-ucb",
-    ]
+def test_the_paper_has_five_policies() -> None:
+    five = {"epsilon-greedy", "fixed", "gp-ucb", "moveucb", "sweep-and-hold"}
+    assert five < set(POLICIES.names())
 
 
 def test_a_description_has_the_name_that_it_is_found_by(description: PolicyDescription) -> None:

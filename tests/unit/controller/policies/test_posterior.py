@@ -10,20 +10,18 @@ import gc
 import tracemalloc
 from collections.abc import Callable
 from math import inf, nan, sqrt
-from typing import Any
 
 import numpy as np
 import pytest
 
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError
-from macontrol.controller.policies.direct import DirectPosterior
 from macontrol.controller.policies.estimate import make_posterior
 from macontrol.controller.policies.features import kernel_features
+from macontrol.controller.policies.gram import GramPosterior
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.posterior import WindowedPosterior
 from support.posterior_runs import (
-    Array,
     History,
     Posterior,
     Walk,
@@ -116,7 +114,7 @@ def test_at_the_largest_scales_it_is_as_exact_as_the_problem_allows(
     config = coarse(paper, 0.1)
     noise = sqrt(config.algorithm.ridge)
     subject, worst = slide(config, 700, sigma_f2=sigma_f2, noise=noise, check_every=100)
-    assert isinstance(subject, DirectPosterior)
+    assert isinstance(subject, GramPosterior)
     assert worst <= 1e-6
 
 
@@ -127,7 +125,7 @@ def test_it_is_exact_up_to_where_the_direct_solver_takes_over(paper: Config, wal
     subject, worst = slide(config, 6000, sigma_f2=0.999 * largest, walk=walk)
     assert isinstance(subject, WindowedPosterior)
     assert worst <= TOLERANCE
-    assert isinstance(make_posterior(config, 1.001 * largest), DirectPosterior)
+    assert isinstance(make_posterior(config, 1.001 * largest), GramPosterior)
 
 
 def test_a_window_too_long_for_the_direct_solver_is_refused(paper: Config) -> None:
@@ -162,7 +160,7 @@ class TestLateRewards:
             history.add(slot, position, reward)
 
     def test_the_solver_is_the_expected_one(self, config: Config, sigma_f2: float) -> None:
-        expected = WindowedPosterior if sigma_f2 == 1.0 else DirectPosterior
+        expected = WindowedPosterior if sigma_f2 == 1.0 else GramPosterior
         assert isinstance(make_posterior(config, sigma_f2), expected)
 
     def test_the_order_of_arrival_does_not_matter(self, config: Config, sigma_f2: float) -> None:
@@ -410,7 +408,7 @@ def test_after_every_sample_was_withdrawn_the_prior_is_left(paper: Config, ridge
     """Of both posteriors: the smaller ridge makes it the direct one."""
     config = paper.replace(algorithm__ridge=ridge, algorithm__grid_spacing=0.05)
     subject = make_posterior(config, 2.0)
-    assert isinstance(subject, WindowedPosterior if ridge == 0.1 else DirectPosterior)
+    assert isinstance(subject, WindowedPosterior if ridge == 0.1 else GramPosterior)
     for slot in range(5):
         subject.observe(slot, 1.0 + slot / 2, 3.0)
     assert subject.mean.max() > 1.0
@@ -419,27 +417,3 @@ def test_after_every_sample_was_withdrawn_the_prior_is_left(paper: Config, ridge
     assert len(subject) == 0
     np.testing.assert_allclose(subject.mean, 0.0, atol=1e-9)
     np.testing.assert_allclose(subject.variance, 2.0, rtol=1e-9)
-
-
-def test_a_direct_solution_from_before_a_new_sample_is_not_used(
-    paper: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The live view reads the estimate while the slot thread observes and decides."""
-    config = paper.replace(algorithm__ridge=1e-6, algorithm__grid_spacing=0.05)
-    subject, expected = make_posterior(config, 2.0), make_posterior(config, 2.0)
-    assert isinstance(subject, DirectPosterior)
-    for each in (subject, expected):
-        each.observe(1, 1.0, 3.0)
-    solve = subject._solution
-
-    def observe_meanwhile(samples: Any) -> tuple[Array, Array]:
-        monkeypatch.undo()
-        subject.observe(2, 2.0, -1.0)
-        subject.mean  # noqa: B018
-        return solve(samples)
-
-    monkeypatch.setattr(subject, "_solution", observe_meanwhile)
-    subject.mean  # noqa: B018
-    expected.observe(2, 2.0, -1.0)
-    np.testing.assert_array_equal(subject.mean, expected.mean)
-    np.testing.assert_array_equal(subject.variance, expected.variance)

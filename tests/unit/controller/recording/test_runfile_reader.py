@@ -14,7 +14,7 @@ import pytest
 from macontrol import __version__
 from macontrol.config import load_config
 from macontrol.config.model.errors import DamagedFileError, DataError, NoInputError
-from macontrol.controller.recording.records import Event, EventKind, SlotRecord
+from macontrol.controller.recording.records import Event, EventKind, ReferenceReading, SlotRecord
 from macontrol.controller.recording.runfile import OpenRun, RunFileRecorder, RunHeader, read_run
 from macontrol.controller.recording.runfile.schema import FORMAT, SLOT_COLUMNS, column_rows
 from macontrol.hal.probe import Signal
@@ -78,7 +78,9 @@ def change(path: Path, *statements: str) -> None:
 def test_the_slot_table_has_the_fields_of_a_record_in_their_order() -> None:
     """Except for the last two, which only the statistics need."""
     names = [column.name for column in SLOT_COLUMNS]
-    assert [name for name in names if name != "late"] == [*SlotRecord._fields[:-2]]
+    later = ("late", *ReferenceReading._fields[1:])
+    assert [name for name in names if name not in later] == [*SlotRecord._fields[:-2]]
+    assert tuple(c.name for c in SLOT_COLUMNS if c.is_later) == ReferenceReading._fields[1:]
     assert SlotRecord._fields[-2:] == ("origin", "homings")
     assert set(Signal._fields) <= set(names)
 
@@ -189,6 +191,18 @@ def test_a_file_of_the_first_format_has_no_level_and_no_snr(tmp_path: Path) -> N
         last = opened.last_row()
     assert last is not None
     assert last["snr_db"] is None
+
+
+def test_a_file_of_the_third_format_has_no_reference(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    write(path)
+    names = ReferenceReading._fields[1:]
+    dropped = [f"ALTER TABLE slots DROP COLUMN {name}" for name in names]
+    change(path, "PRAGMA user_version = 3", *dropped)
+    run = read_run(path)
+    assert run.format == 3
+    assert np.isnan(run.slots["reference_db"]).all()
+    assert run.slots["reference_unit"].tolist() == [""] * 3
 
 
 def test_a_file_of_this_format_without_a_column_is_damaged(tmp_path: Path) -> None:

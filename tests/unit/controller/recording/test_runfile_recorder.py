@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -37,12 +39,15 @@ from macontrol.controller.recording.runfile import (
     set_aside,
 )
 from macontrol.controller.recording.runfile.schema import SLOT_COLUMNS
+from macontrol.controller.survey.samples import Sample as SurveySample
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal.probe import Signal
 from support.sample_run import slot_record
 
 CONFIG = load_config()
-RECORD_FIELDS = [column.name for column in SLOT_COLUMNS if column.default is None]
+RECORD_FIELDS = [
+    column.name for column in SLOT_COLUMNS if column.default is None and not column.is_later
+]
 
 
 def header() -> RunHeader:
@@ -125,6 +130,29 @@ def test_the_header_has_what_was_run_where_and_with_which_clock(tmp_path: Path) 
     assert stored.started.isoformat() == "2023-11-14T22:13:20.250000+00:00"
     assert stored.survey is not None
     np.testing.assert_array_equal(stored.survey.reward, [1.0, 0.1 + 0.2, 3.0])
+
+
+@pytest.mark.parametrize("count", [2, 0, 1])
+def test_the_header_has_what_is_known_of_each_sample_of_the_survey(count: int) -> None:
+    """A damaged file can have more or fewer samples than positions: it has none then."""
+    samples = [
+        SurveySample(0.5, 1.25, nan, nan),
+        SurveySample(1.0, 2.5, 0.25, 1.7e9, Signal(-31.5, "dBFS", -60.0, 28.5, 0.25, 4800)),
+    ]
+    survey = Survey.of(samples, 1.7e9)
+    header = RunHeader.of(
+        CONFIG,
+        backend="serial",
+        stage="a",
+        survey=replace(survey, samples=survey.samples[:count]),
+        sigma_f2=None,
+        started_wall_s=1.7e9,
+        started_clock_s=0.0,
+    )
+    stored = RunHeader.from_rows(dict(header.rows())).survey
+    assert stored is not None
+    assert str(stored.samples) == str(survey.samples if count == 2 else ())
+    np.testing.assert_array_equal(stored.reward, survey.reward)
 
 
 @pytest.mark.parametrize("order", ["same batch", "after the commit", "before the record"])

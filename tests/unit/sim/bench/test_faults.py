@@ -16,7 +16,13 @@ from macontrol.config import Config
 from macontrol.config.model.errors import ProbeError, StageError
 from macontrol.config.model.reward import Reward
 from macontrol.controller.policies.registry import make_policy
-from macontrol.controller.recording.records import Event, LateReward, Recorder, SlotRecord
+from macontrol.controller.recording.records import (
+    Event,
+    Item,
+    LateReward,
+    Recorder,
+    SlotRecord,
+)
 from macontrol.controller.recording.tally import Tally
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.guard import Guard
@@ -45,7 +51,7 @@ class Counted(Recorder):
     events: Counter[str] = field(default_factory=Counter)
     open_rows: set[int] = field(default_factory=set)
 
-    def submit(self, item: SlotRecord | Event | LateReward) -> None:
+    def submit(self, item: Item) -> None:
         if isinstance(item, SlotRecord):
             assert item.slot == self.last_slot + 1
             self.rows, self.last_slot = self.rows + 1, item.slot
@@ -59,7 +65,7 @@ class Counted(Recorder):
             self.open_rows.remove(item.slot)
             assert (item.reward is None) == (item.invalid is not None)
             self.late += item.reward is not None
-        else:
+        elif isinstance(item, Event):
             self.events[item.kind] += 1
 
 

@@ -297,3 +297,17 @@ def test_scheduled_faults_happen_in_order_and_at_their_time(
     output = capsys.readouterr().out
     assert "s  mute\n" in output
     assert "s  lose 2.5\n" in output
+
+
+def test_the_reference_receiver_hears_the_transmitter_as_the_probe_does() -> None:
+    config = load_config(preset="lab-2g4-grbl")
+    with VirtualBench(config, CLOCK, seed=1, reference_port=0) as bench:
+        receiver = bench.reference
+        assert receiver is not None
+        assert receiver.address != bench.probe.address
+        bench.do("mute")
+        assert receiver._received(CLOCK.now()) == 0.0
+        bench.do("unmute")
+        shown = receiver._received(CLOCK.now())
+        assert shown == pytest.approx(bench.world.reference_power_at(CLOCK.now()))
+        assert shown > 0.0

@@ -121,3 +121,15 @@ def test_the_noise_floor_of_the_samples_is_the_reference_of_the_snr() -> None:
     finally:
         radio.close()
     assert floor.dbfs == pytest.approx(NOISE_DBFS, abs=0.02)
+
+
+def test_the_reference_receiver_sees_the_same_channel_in_the_middle_of_the_rail(
+    world: VirtualWorld,
+) -> None:
+    world.drift(10.0)
+    channel = Channel(CONFIG, SEED)
+    channel.advance(7)
+    h = channel.field(CONFIG.physical.region_length / 2)
+    snr = world.reference_power_at(10.0 + 6.5 * SLOT_S) / 10 ** (NOISE_DBFS / 10)
+    assert snr == pytest.approx(CONFIG.reward.snr * abs(h) ** 2, rel=1e-9)
+    assert world.slot == 7

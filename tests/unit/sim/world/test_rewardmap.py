@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -248,10 +249,78 @@ def test_a_damaged_archive_is_refused(config: Config, rewards: RewardMap, tmp_pa
         assert "pickle" not in str(refusal.value), "numpy's advice is not for our users"
 
 
+class TestKnownInPart:
+    @pytest.fixture
+    def site(self, rewards: RewardMap) -> RewardMap:
+        available = np.zeros(rewards.reward.shape, bool)
+        available[:, 3:60] = True
+        return replace(
+            rewards,
+            reward=np.where(available, rewards.reward, np.nan),
+            available=available,
+            unix_s=np.linspace(1.7e9, 1.7e9 + 10, 40),
+            span=(5, 30),
+        )
+
+    def test_a_saved_map_is_read_again(
+        self, config: Config, site: RewardMap, tmp_path: Path
+    ) -> None:
+        site.save(tmp_path / "map.npz")
+        found = load_map(tmp_path / "map.npz", config)
+        assert_same_bits(found, site)
+        np.testing.assert_array_equal(found.available, site.available)
+        np.testing.assert_array_equal(found.unix_s, site.unix_s)
+        assert found.span == (5, 30)
+
+    def test_what_the_mask_hides_does_not_count(
+        self, config: Config, site: RewardMap, rewards: RewardMap, tmp_path: Path
+    ) -> None:
+        replace(site, reward=rewards.reward).save(tmp_path / "map.npz")
+        assert_same_bits(load_map(tmp_path / "map.npz", config), site)
+
+    def test_a_mask_that_hides_nothing_is_none(
+        self, config: Config, rewards: RewardMap, tmp_path: Path
+    ) -> None:
+        replace(rewards, available=np.ones(rewards.reward.shape, bool)).save(tmp_path / "map.npz")
+        assert load_map(tmp_path / "map.npz", config).available is None
+
+    @pytest.mark.parametrize(
+        ("name", "array"),
+        [
+            ("available", np.ones((40, 101))),
+            ("available", np.ones((40, 7), bool)),
+            ("available", np.zeros((40, 101), bool)),
+            ("reward", np.full((40, 101), np.nan)),
+            ("unix_s", np.arange(39.0)),
+            ("unix_s", np.zeros(40)),
+            ("unix_s", np.full(40, np.nan)),
+            ("unix_s", np.arange(40.0)[::-1]),
+            ("span", np.array([0.0, 3.0])),
+            ("span", np.array([3, 3])),
+            ("span", np.array([-1, 3])),
+            ("span", np.array([0, 41])),
+            ("span", np.array(3)),
+        ],
+    )
+    def test_a_damaged_array_is_named(
+        self,
+        config: Config,
+        site: RewardMap,
+        tmp_path: Path,
+        name: str,
+        array: NDArray[np.generic],
+    ) -> None:
+        site.save(tmp_path / "good.npz")
+        with np.load(tmp_path / "good.npz") as good:
+            np.savez(tmp_path / "map.npz", **{**good, name: array})
+        with pytest.raises(DataError, match=f"array {name} "):
+            load_map(tmp_path / "map.npz", config)
+
+
 def test_a_survey_is_refused_as_a_map(config: Config, tmp_path: Path) -> None:
     walked = Survey(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
     save_survey(tmp_path / "rail.npz", config, walked, {})
-    with pytest.raises(DataError, match=r"rail\.npz: is a survey, one walk along the rail"):
+    with pytest.raises(DataError, match=r"rail\.npz: is a survey"):
         load_map(tmp_path / "rail.npz", config)
 
 

@@ -1,8 +1,6 @@
 """The posterior as in the paper: factor the w×w Gram matrix from scratch in every slot.
 
-About fifty times slower than `WindowedPosterior`. It is better only where the ridge is so small
-relative to sigma_f^2 that feature space loses digits: a solution for the window's samples does not
-square the condition number of the features.
+The plainest form of the equations, which the others are compared with.
 """
 
 from __future__ import annotations

@@ -1,0 +1,33 @@
+"""A progress bar for a calibration, with the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from macontrol.controller.survey.calibration.walking import Progress as Done
+
+
+@contextmanager
+def calibration_progress(
+    *, shown: bool, console: Console | None = None
+) -> Iterator[Callable[[Done], None]]:
+    """Show a bar while the bench is measured; call the function with how far it is."""
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]} left")
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        task = progress.add_task("calibration", total=None, left="")
+
+        def update(done: Done) -> None:
+            minutes, seconds = divmod(round(done.left_s), 60)
+            progress.update(
+                task,
+                description=f"{done.doing}, {done.cycle} of {done.cycles}",
+                total=done.total_s,
+                completed=done.total_s - done.left_s,
+                left=f"{minutes}:{seconds:02d}",
+            )
+
+        yield update
