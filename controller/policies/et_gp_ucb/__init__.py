@@ -50,4 +50,5 @@ DESCRIPTION = PolicyDescription(
         }
     ),
     settings=Settings,
+    variants={"eager": {"algorithm.et-gp-ucb.false_alarms": 0.9}},
 )

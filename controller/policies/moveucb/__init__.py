@@ -58,4 +58,7 @@ DESCRIPTION = PolicyDescription(
         "algorithm.use_movement_cost",
         "algorithm.use_persistence",
     },
+    variants={
+        "tuned": {"reward.offset": "survey", "algorithm.beta": 1.0, "algorithm.eta": 4.0},
+    },
 )

@@ -14,7 +14,7 @@ from macontrol.controller.policies.policy import Policy
 class Settings(Section):
     """The settings of TV-GP-UCB."""
 
-    change_rate: Annotated[float, Field(ge=0, lt=1)] = 0.003
+    change_rate: Annotated[float, Field(ge=0, lt=1)] = 0.001
     """epsilon, how much of the reward is new in every slot"""
 
 

@@ -16,9 +16,9 @@ class Settings(Section):
 
     half_distance: Positive = 0.03
     """from the centre to each of the two points where the reward is measured (wavelengths)"""
-    step_gain: Positive = 0.003
+    step_gain: Positive = 0.01
     """the step of the centre per slope of the reward (wavelengths per bit/s/Hz per wavelength)"""
-    rewards_per_point: Annotated[int, Field(ge=1, le=1000)] = 1
+    rewards_per_point: Annotated[int, Field(ge=1, le=1000)] = 8
     """how many rewards are averaged at each point"""
 
 

@@ -6,6 +6,7 @@ from math import isnan
 
 from macontrol import __version__
 from macontrol.sim.research.outcome import CHANGED_SETTINGS, Estimate, Outcome
+from macontrol.sim.research.panel.cells import AVERAGED
 from macontrol.sim.research.panel.contenders import REFERENCE
 from macontrol.sim.research.panel.measure import AVERAGE, QUANTITIES, TOTAL
 
@@ -41,14 +42,23 @@ class Tables:
     def average(self, average: str, policy: str, quantity: str) -> Estimate | None:
         return self.ratio(AVERAGE, average, policy, quantity)
 
-    def lost(self, policy: str) -> list[str]:
+    def members(self, average: str) -> list[tuple[str, str]]:
+        """The cells of an average."""
+        groups = AVERAGED if average == TOTAL else (average,)
+        return [(group, cell) for group, cell in self.cells if group in groups]
+
+    def lost(self, policy: str, average: str) -> list[str]:
         """The cells whose regret is higher than the reference's, beyond two standard errors."""
         return [
             cell
-            for group, cell in self.cells
+            for group, cell in self.members(average)
             if (ratio := self.ratio(group, cell, policy, "regret")) is not None
             and ratio.mean - 2 * ratio.standard_error > HIGHEST
         ]
+
+    def tally(self, policy: str, average: str) -> str:
+        """How many of how many cells are lost."""
+        return f"{len(self.lost(policy, average))} of {len(self.members(average))}"
 
     def markdown(self) -> str:
         groups = dict.fromkeys(group for group, _ in self.cells)
@@ -82,11 +92,13 @@ class Tables:
         ]
 
     def _averages(self) -> list[str]:
-        lines = _header(["policy", *self.averages, "cells lost"])
+        lines = _header(["policy", *self.averages])
         for policy in self.policies:
-            texts = [self._both(AVERAGE, average, policy) for average in self.averages]
-            lost = f"{len(self.lost(policy))} of {len(self.cells)}"
-            lines.append(f"| {policy} | {' | '.join(texts)} | {lost} |")
+            texts = [
+                f"{self._both(AVERAGE, average, policy)} (lost: {self.tally(policy, average)})"
+                for average in self.averages
+            ]
+            lines.append(f"| {policy} | {' | '.join(texts)} |")
         return ["## Averages", "", *lines, ""]
 
     def _group(self, group: str) -> list[str]:

@@ -18,14 +18,14 @@ from macontrol.sim.research.campaign import Results
 from macontrol.sim.research.outcome import CHANGED_SETTINGS
 from macontrol.sim.research.panel.cells import CELLS, GROUPS, Cell, quick_cells
 from macontrol.sim.research.panel.contenders import REFERENCE, contenders
-from macontrol.sim.research.panel.measure import Panel
+from macontrol.sim.research.panel.measure import QUANTITIES, Panel
 from macontrol.sim.research.panel.report import HIGHEST, Tables, spelled
 from macontrol.sim.research.report import write_numbers
 from macontrol.sim.world.ieee import quadriga
 from macontrol.sim.world.worlds import PAPER
 
 NAME = "panel"
-QUICK_REALIZATIONS = 3
+QUICK_REALIZATIONS = 6
 REPORTING_SEED, CHOOSING_SEED = 1, 10_001
 _DEFAULT_GROUPS = ("paper", "ieee")
 
@@ -116,7 +116,11 @@ def chosen_cells(text: str | None) -> list[Cell]:
             raise UsageError(
                 f"the panel has no cells {shortened(word)}", did_you_mean(word, [*GROUPS, *names])
             )
-    return [cell for cell in CELLS if cell.group in words or cell.name in words]
+    found = [cell for cell in CELLS if cell.group in words]
+    # A cell in two groups, as "piecewise, S = 5", is one cell by its name.
+    first = {cell.name: cell for cell in reversed(CELLS)}
+    found += [first[word] for word in words if word in first and first[word] not in found]
+    return sorted(found, key=CELLS.index)
 
 
 def write(arguments: argparse.Namespace, panel: Panel, results: Results, console: Console) -> None:
@@ -143,18 +147,16 @@ def write(arguments: argparse.Namespace, panel: Panel, results: Results, console
 def _show(console: Console, panel: Panel, tables: Tables) -> None:
     title = f"{len(panel.cells)} cells, seeds from {panel.first_seed}, relative to {REFERENCE}"
     shown = Table(title=title, title_justify="left")
-    shown.add_column("policy")
+    for name in ("cells", "policy"):
+        shown.add_column(name)
+    for name in ("regret", "travel", "lost"):
+        shown.add_column(name, justify="right", no_wrap=True)
     for average in tables.averages:
-        shown.add_column(escape(f"regret, {average}"), justify="right", no_wrap=True)
-        shown.add_column("travel", justify="right", no_wrap=True)
-    shown.add_column("cells lost", justify="right", no_wrap=True)
-    for policy in tables.policies:
-        texts = [
-            spelled(tables.average(average, policy, quantity))
-            for average in tables.averages
-            for quantity in ("regret", "travel")
-        ]
-        shown.add_row(escape(policy), *texts, f"{len(tables.lost(policy))}")
+        shown.add_section()
+        for number, policy in enumerate(tables.policies):
+            ratios = [spelled(tables.average(average, policy, each)) for each in QUANTITIES]
+            first = "" if number else average
+            shown.add_row(first, escape(policy), *ratios, tables.tally(policy, average))
     console.print(shown)
     console.print(
         "Means over cells of the ratio of means, ± standard error (paired by seed, delta method). "

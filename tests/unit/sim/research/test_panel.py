@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from macontrol.cli import main
+from macontrol.commands.reproduce_panel import chosen_cells
 from macontrol.config import Config
 from macontrol.config.model.errors import ConfigError, UsageError
 from macontrol.controller.policies.registry import POLICIES, make_policy
@@ -20,10 +21,12 @@ from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.campaign import plan_jobs, run_job
 from macontrol.sim.research.episode import play, play_policy
 from macontrol.sim.research.oracle import oracle_value
+from macontrol.sim.research.outcome import Estimate, Outcome, Row
 from macontrol.sim.research.panel.cells import CELLS, GROUPS, Cell, quick_cells
 from macontrol.sim.research.panel.contenders import by_name, by_settings, contenders, every_name
 from macontrol.sim.research.panel.measure import Panel, Ratio
 from macontrol.sim.research.panel.plays import Disturbance, PanelPlay
+from macontrol.sim.research.panel.report import Tables
 from macontrol.sim.research.tasks import Oracle, Play
 from macontrol.sim.world.rewardmap import RewardMap, simulate_map
 from macontrol.sim.world.worlds import World
@@ -320,6 +323,17 @@ def test_the_table_has_every_cell_and_policy(small: Path) -> None:
     assert "- bold: `moveucb algorithm.beta=3.0`" in text
 
 
+def test_cells_are_chosen_by_group_or_by_name() -> None:
+    assert {each.group for each in chosen_cells(None)} == {"paper", "ieee"}
+    assert {each.group for each in chosen_cells("robust, cost")} == {"robust", "cost"}
+    assert [each.name for each in chosen_cells("ieee-b, 0.015")] == ["ieee-b, 0.015"]
+    (own,) = chosen_cells("piecewise, S = 5")
+    assert own.group == "paper"
+    both = chosen_cells("piecewise, S = 15; ieee-b, 0.1")
+    assert [each.group for each in both] == ["ieee", "piecewise"]
+    assert len(chosen_cells("paper;piecewise, S = 5")) == 22
+
+
 def test_the_page_is_drawn_and_its_legend_covers_no_data(small: Path) -> None:
     from unit.sim.research.test_reproduce import outcome_of
 
@@ -331,6 +345,19 @@ def test_the_page_is_drawn_and_its_legend_covers_no_data(small: Path) -> None:
         assert_legends_cover_no_data(draw_panel(outcome_of(small, "panel")))
 
 
+def test_a_cell_is_lost_beyond_two_standard_errors_above_1_03() -> None:
+    outcome = Outcome()
+    ratios = {("paper", "a"): (1.2, 0.08), ("paper", "b"): (1.2, 0.09), ("ieee", "c"): (1.1, 0.03)}
+    ratios |= {("cost", "d"): (2.0, 0.1), ("ieee", "e"): (0.9, 0.001)}
+    for (group, name), ratio in ratios.items():
+        label = (group, name, "mine", "V_T/T", 0.1)
+        outcome.add([Row(*label, "regret ratio", Estimate(*ratio, 6))])
+    tables = Tables(outcome)
+    assert tables.lost("mine", "paper + ieee") == ["a", "c"]
+    assert tables.tally("mine", "paper") == "1 of 2"
+    assert tables.tally("mine", "cost") == "1 of 1"
+
+
 def test_another_policy_is_added_to_what_exists(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,6 +366,7 @@ def test_another_policy_is_added_to_what_exists(
     assert main([*words, "--policies", "gp-ucb,epsilon-greedy"]) == 0
     output = capsys.readouterr().out
     assert "6 results to compute" in output  # ε-greedy in three cells of two realizations
+    assert "epsilon-greedy" in output.partition("lost")[2]
     assert main([*words, "--policies", "gp-ucb,epsilon-greedy"]) == 0
     assert "to compute" not in capsys.readouterr().out
 
