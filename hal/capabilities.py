@@ -6,7 +6,7 @@ with `isinstance` whether a probe has one of these capabilities, and need no con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -62,6 +62,26 @@ class HasNoiseFloor(Protocol):
 
     def use_noise_floor(self, floor: NoiseFloor) -> None:
         """Replace the noise floor in use by an earlier one."""
+
+
+@runtime_checkable
+class HasGain(Protocol):
+    """A probe whose gain can be changed while it measures, such as a radio's."""
+
+    @property
+    def gain_key(self) -> str:
+        """The setting of the gain, as in probe.gain_db."""
+
+    @property
+    def gain_db(self) -> float:
+        """The gain now."""
+
+    @property
+    def gains_db(self) -> Sequence[float]:
+        """The gains that can be set; empty if this device has only one."""
+
+    def set_gain(self, gain_db: float) -> None:
+        """Change the gain, until the probe is closed. Samples of the former one still arrive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,11 @@ class Alignment:
         self._number = _FIRST_NUMBER
 
     @property
+    def reading_s(self) -> float:
+        """How long a reading takes, at least."""
+        return self._interval_s
+
+    @property
     def position(self) -> float:
         """Where the antenna is; NaN if that is unknown."""
         if isnan(self._guard.reported_mm):

@@ -21,7 +21,9 @@ _INTRODUCTION = """\
 A run file is an SQLite database with three tables: `header` (key and JSON value), `slots` (one row
 per slot) and `events`. `macontrol export` converts it to CSV, npz or netCDF with the same columns.
 `macontrol runs --schema` prints this page on the terminal. The header's key `origins` says where
-each setting was set, for those that are not a default.
+each setting was set, for those that are not a default. The key `survey` has the survey that the
+run started from: position, reward and, in `samples`, what else is known of each sample
+(uncertainty, time in UTC, level, its unit, noise floor, SNR, clipped share, number of samples).
 
 This page is generated from the code: run `make docs` after a change.
 """

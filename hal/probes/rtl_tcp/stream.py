@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,35 @@ WIDEST_HZ = min(_LIMITS_HZ), max(_LIMITS_HZ)
 """The lowest and highest frequency of any tuner."""
 
 
+_R820T_DB = (
+    *(
+        0.0,
+        0.9,
+        1.4,
+        2.7,
+        3.7,
+        7.7,
+        8.7,
+        12.5,
+        14.4,
+        15.7,
+        16.6,
+        19.7,
+        20.7,
+        22.9,
+        25.4,
+        28.0,
+        29.7,
+    ),
+    *(32.8, 33.8, 36.4, 37.2, 38.6, 40.2, 42.1, 43.4, 43.9, 44.5, 48.0, 49.6),
+)
+_E4000_DB = (-1.0, 1.5, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 21.5, 24.0, 29.0, 34.0, 42.0)
+_FC0012_DB = (-9.9, -4.0, 7.1, 17.9, 19.2)
+GAINS_DB = {1: _E4000_DB, 2: _FC0012_DB, 5: _R820T_DB, 6: _R820T_DB}
+"""The gains of each tuner type, as librtlsdr has them. Others round to their own."""
+_OTHER_GAINS_DB = tuple(float(gain) for gain in range(0, 50, 2))
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """The server's description of its dongle."""
@@ -78,7 +107,12 @@ def tuning_commands(settings: RtlTcpSettings) -> Iterator[bytes]:
     yield _COMMAND.pack(FREQUENCY, round(settings.tuner_frequency_hz))
     yield _COMMAND.pack(AGC, 0)
     yield _COMMAND.pack(GAIN_MODE, 1)
-    yield _COMMAND.pack(GAIN, round(settings.gain_db * 10) & 0xFFFFFFFF)
+    yield gain_command(settings.gain_db)
+
+
+def gain_command(gain_db: float) -> bytes:
+    """The command that sets the gain of the tuner."""
+    return _COMMAND.pack(GAIN, round(gain_db * 10) & 0xFFFFFFFF)
 
 
 class RtlTcpStream:
@@ -89,6 +123,7 @@ class RtlTcpStream:
         self._clock = clock
         self._address = split_address(settings.address)
         self._socket: socket.socket | None = None
+        self._is_gain_changed = False
         self.header: Header | None = None
 
     @property
@@ -98,6 +133,15 @@ class RtlTcpStream:
     @property
     def dtype(self) -> npt.DTypeLike:
         return np.uint8
+
+    @property
+    def gains_db(self) -> Sequence[float]:
+        return GAINS_DB.get(self.header.tuner_type, _OTHER_GAINS_DB) if self.header else ()
+
+    def set_gain(self, gain_db: float) -> None:
+        """Note the gain; `read` sends it."""
+        self._settings = self._settings.model_copy(update={"gain_db": gain_db})
+        self._is_gain_changed = True
 
     def open(self, stop: threading.Event) -> None:
         """Connect, check the header, tune."""
@@ -171,6 +215,9 @@ class RtlTcpStream:
         received_s = now()
         while not stop.is_set():
             try:
+                if self._is_gain_changed:
+                    self._is_gain_changed = False
+                    connection.sendall(gain_command(self._settings.gain_db))
                 got = connection.recv_into(view[odd:])
             except TimeoutError:
                 if now() - received_s > silence_s:

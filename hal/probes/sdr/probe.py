@@ -11,7 +11,7 @@ if the noise floor is unknown, or if the floor itself is being measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isnan, nan
 
@@ -23,12 +23,12 @@ from macontrol.config.sections.sdr import LONGEST_WINDOW_S, SdrSettings
 from macontrol.hal.capabilities import ProbeHealth, SlotSamples
 from macontrol.hal.clock import Clock
 from macontrol.hal.probes.power_probe import PowerProbe, Request
-from macontrol.hal.probes.sdr.reader import IQStream, StreamReader
+from macontrol.hal.probes.sdr.reader import HasStreamGain, IQStream, StreamReader
 from macontrol.hal.probes.sdr.worker import WindowWorker
 
 
 class SdrProbe(PowerProbe):
-    """The Probe for any IQ stream: Openable, HasNoiseFloor, HasHealth, HasSamples."""
+    """The Probe for any IQ stream: Openable, HasNoiseFloor, HasHealth, HasSamples, HasGain."""
 
     longest_s = LONGEST_WINDOW_S
     floor_piece_s = 0.25
@@ -38,6 +38,8 @@ class SdrProbe(PowerProbe):
         self._reader = StreamReader(settings, stream, clock, on_fault=self._answered.set)
         self._worker = WindowWorker(settings, self._reader.ring, clock, self._reader.stop)
 
+        self._stream = stream
+        self.gain_db = settings.gain_db
         self.sample_rate_hz = settings.sample_rate_hz
         self.frequency_hz = settings.tuner_frequency_hz
         self.dtype: npt.DTypeLike = stream.dtype
@@ -47,6 +49,21 @@ class SdrProbe(PowerProbe):
     ) -> None:
         """Give the samples of chosen slots to `take`, in the worker's thread."""
         self._worker.wants, self._worker.take = wants, take
+
+    @property
+    def gain_key(self) -> str:
+        return "probe.gain_db"
+
+    @property
+    def gains_db(self) -> Sequence[float]:
+        return self._stream.gains_db if isinstance(self._stream, HasStreamGain) else ()
+
+    def set_gain(self, gain_db: float) -> None:
+        """Change the gain; ProbeError if this radio has only one."""
+        if not isinstance(self._stream, HasStreamGain):
+            raise self._error(ProbeError("its gain cannot be changed"))
+        self._stream.set_gain(gain_db)
+        self.gain_db = gain_db
 
     @property
     def fault(self) -> ProbeError | None:

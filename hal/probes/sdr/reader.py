@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy.typing as npt
 
@@ -46,6 +46,18 @@ class IQStream(Protocol):
 
     def close(self) -> None:
         """Release the radio; a radio that is not open stays closed."""
+
+
+@runtime_checkable
+class HasStreamGain(Protocol):
+    """A stream whose gain can be changed. Any thread may call it, while another one reads."""
+
+    @property
+    def gains_db(self) -> Sequence[float]:
+        """The gains of the open radio."""
+
+    def set_gain(self, gain_db: float) -> None:
+        """Note the gain; the thread that reads sets it, now and whenever the radio is reopened."""
 
 
 class StreamReader:

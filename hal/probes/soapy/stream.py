@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,18 @@ def _ranges(query: Callable[[int, int], Any], direction: int) -> list[tuple[floa
     return [(low, high) for low, high in found if high > 0]
 
 
+def _gains(device: Any, direction: int) -> tuple[float, ...]:
+    """The gains that a device can be set to, in its own steps or steps of 1 dB."""
+    try:
+        found = device.getGainRange(direction, _CHANNEL)
+        low, high, step = (float(each()) for each in (found.minimum, found.maximum, found.step))
+    except (RuntimeError, TypeError, AttributeError):  # a module that does not say
+        return ()
+    step = max(step, 1.0)
+    steps = int((high - low) / step + 1e-9) if low < high else 0
+    return tuple(round(low + number * step, 3) for number in range(min(steps, 200) + 1))
+
+
 class SoapyStream:
     """The IQ stream of the first channel of a SoapySDR device."""
 
@@ -143,6 +155,7 @@ class SoapyStream:
         self._clock = clock
         self._device: Any = None
         self._stream: Any = None
+        self._is_gain_changed = False
 
     @property
     def name(self) -> str:
@@ -151,6 +164,16 @@ class SoapyStream:
     @property
     def dtype(self) -> npt.DTypeLike:
         return np.float32
+
+    @property
+    def gains_db(self) -> Sequence[float]:
+        device = self._device
+        return () if device is None else _gains(device, load_soapy().SOAPY_SDR_RX)
+
+    def set_gain(self, gain_db: float) -> None:
+        """Note the gain; `read` sets it."""
+        self._settings = self._settings.model_copy(update={"gain_db": gain_db})
+        self._is_gain_changed = True
 
     def open(self, stop: threading.Event) -> None:
         """Open the device, tune it, start its stream."""
@@ -226,6 +249,9 @@ class SoapyStream:
         rows = buffer.view(np.float32).reshape(-1, 2)
         received_s = now()
         while not stop.is_set():
+            if self._is_gain_changed:
+                self._is_gain_changed = False
+                device.setGain(soapy.SOAPY_SDR_RX, _CHANNEL, self._settings.gain_db)
             result = device.readStream(stream, [buffer], len(buffer), 0, _READ_TIMEOUT_US)
             now_s = now()
             if result.ret > 0:

@@ -159,7 +159,7 @@ def survey_figure(config: Config, survey: Survey, earlier: Sequence[Survey] = ()
     best, top = survey.best_position, float(survey.reward.max())
     order = np.argsort(survey.position)
     at_x_0 = float(np.interp(x_0, survey.position[order], survey.reward[order]))
-    figure, axes = plt.subplots(figsize=(4.6, 2.5))
+    figure, axes = plt.subplots(figsize=(5.8 if earlier else 4.6, 2.5))
     sample: dict[str, Any] = {**LOOKS["MoveUCB"], "markerfacecolor": "white"}
     at_best: dict[str, Any] = {"color": "#D55E00", "linestyle": "--"}
     at_fixed: dict[str, Any] = {"color": "#CC79A7", "linestyle": (0, (6, 2))}

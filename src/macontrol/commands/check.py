@@ -1,10 +1,16 @@
 """Check a configuration and show what follows from it; with --backend serial, examine the bench.
 
-Nothing moves. The time of one decision is measured on this machine and compared with the time that
-the slot leaves for it. A serial bench is examined for everything that a run needs, one line each,
-with the fix where it fails: port, permission, other programs, board, settings, homing, latency;
-radio, sample rate, delay, clipping, noise floor (with the transmitter off: by tx.off_command, or
-switch it off before). The exit code is 0 if everything passes, and 69 if something fails.
+Nothing moves, except with --gain. The time of one decision is measured on this machine and compared
+with the time that the slot leaves for it. A serial bench is examined for everything that a run
+needs, one line each, with the fix where it fails: port, permission, other programs, board,
+settings, homing, latency; radio, sample rate, delay, clipping, noise floor (with the transmitter
+off: by tx.off_command, or switch it off before). The exit code is 0 if everything passes, and 69 if
+something fails.
+
+--gain proposes a gain for the radio: the highest without clipping at the strongest position found.
+It homes the stage, with --yes or after you agree, walks the rail once through the guard, goes to
+the strongest of 25 positions and tries gains there. The transmitter must be on. The gain that is in
+use is restored at the end, and the proposal is printed as TOML.
 
 It warns if the settings of the site were measured long ago (site.max_age_days), at another carrier
 or on another rail: see `macontrol calibrate`.
@@ -16,6 +22,7 @@ import argparse
 import resource
 import time
 from contextlib import ExitStack
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -34,7 +41,7 @@ from macontrol.config import Config
 from macontrol.config.checks.measuring import measured_s, shortcoming
 from macontrol.config.checks.rf_plan import describe_plan, is_planned
 from macontrol.config.checks.site import site_warnings
-from macontrol.config.model.errors import ConfigError, HardwareError
+from macontrol.config.model.errors import ConfigError, HardwareError, UsageError
 from macontrol.controller.policies.features import kernel_features
 from macontrol.controller.policies.gram import GramPosterior
 from macontrol.controller.policies.kernel import kernel_from_config
@@ -60,7 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", choices=("sim", "serial"), default="sim", help="serial: examine the bench too"
     )
-    add_bench_arguments(parser, consent=False)
+    add_bench_arguments(parser)
+    parser.add_argument(
+        "--gain",
+        action="store_true",
+        help="propose a gain instead: homes the stage, walks the rail with the transmitter on, and "
+        "tries the gains of the radio at the strongest position, for a minute or two",
+    )
     parser.add_argument(
         "--theory",
         action="store_true",
@@ -70,6 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    if arguments.gain and arguments.backend != "serial":
+        raise UsageError("--gain: the simulated bench has no radio", "use --backend serial")
+    if arguments.yes and not arguments.gain:
+        raise UsageError("--yes: nothing moves without --gain", "remove it")
     loaded, console = bench_loaded_from(arguments), Console()
     config = loaded.config
     for key, reason in loaded.without_effect().items():
@@ -78,6 +95,10 @@ def main(arguments: argparse.Namespace) -> int:
         console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
     if arguments.theory:
         console.print(theory_table(config, _simulated_survey(config)))
+    if arguments.gain:
+        from macontrol.commands.check_gain import sweep_gain
+
+        return sweep_gain(config, arguments, console, Report(partial(_show, console)))
     if arguments.backend == "serial":
         with ExitStack() as closing:
             clock, log = WallClock(), None
@@ -118,15 +139,7 @@ def _check_config(config: Config, console: Console) -> None:
 
 def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficLog | None) -> int:
     """Check the config as without a bench, then examine the bench."""
-
-    def show(finding: Finding) -> None:
-        line = Text(f"{finding.verdict:5}", style=_STYLES[finding.verdict])
-        line.append(f" {finding.subject:12} {finding.detail}", style="default not bold")
-        if finding.fix:
-            line.append(f"\n{'':18} fix: {finding.fix}", style="default not bold")
-        console.print(line, soft_wrap=True, highlight=False)
-
-    report = Report(show)
+    report = Report(partial(_show, console))
     try:
         _check_config(config, console)
     except ConfigError as error:
@@ -135,6 +148,14 @@ def _examine_bench(config: Config, console: Console, clock: Clock, log: TrafficL
     if report.failures:
         console.print(f"{report.failures} of the above must be fixed", highlight=False)
     return HardwareError.exit_code if report.failures else 0
+
+
+def _show(console: Console, finding: Finding) -> None:
+    line = Text(f"{finding.verdict:5}", style=_STYLES[finding.verdict])
+    line.append(f" {finding.subject:12} {finding.detail}", style="default not bold")
+    if finding.fix:
+        line.append(f"\n{'':18} fix: {finding.fix}", style="default not bold")
+    console.print(line, soft_wrap=True, highlight=False)
 
 
 def _decision_times(config: Config, policy: Policy) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -192,6 +192,21 @@ def test_a_run_on_a_real_site_gives_a_map_that_is_known_where_the_antenna_was(
     assert load_map(out, CONFIG).slots == 3
 
 
+def test_the_map_of_a_run_as_needed_has_the_rewards_of_a_holding_antenna(tmp_path: Path) -> None:
+    path, out = write(tmp_path / "run.sqlite", backend="serial"), tmp_path / "map.npz"
+    with closing(sqlite3.connect(path)) as connection:
+        config = CONFIG.replace(physical__actuation="as-needed").model_dump_json()
+        connection.execute("UPDATE header SET value = ? WHERE key = 'config'", (config,))
+        connection.execute("UPDATE slots SET transmission_share = 1.0")
+        connection.execute("UPDATE slots SET transmission_share = 0.8 WHERE slot = 2")
+        connection.commit()
+    assert main(["export", str(path), "--format", "map", "--out", str(out)]) == 0
+    found = load_map(out, CONFIG.replace(physical__actuation="as-needed"))
+    reward = read_run(path).slots["reward"]
+    assert found.reward[0, 50] == reward[0]
+    assert found.reward[1, 50] == pytest.approx(reward[1] / 0.8)
+
+
 def test_a_serial_run_without_a_survey_or_a_reward_has_no_map(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

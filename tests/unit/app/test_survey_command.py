@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -244,18 +246,35 @@ class TestOnTheVirtualBench:
         preset = ["--preset", "lab-2g4-grbl"]
         return ["survey", "--backend", "serial", *preset, *sets, *radio, "--out", str(out)]
 
-    def test_it_measures_the_rail(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_it_measures_the_rail_and_its_walks_become_a_map(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         config, out = load_config(preset="lab-2g4-grbl", assignments=self.SLOTS), tmp_path / "s.npz"
         with VirtualBench(config, WallClock(), seed=3, block_bytes=16384) as bench:
-            code = main([*self.words(bench, out), "--yes"])
+            code = main([*self.words(bench, out), "--yes", "--repeat", "3"])
         captured = capsys.readouterr()
         assert code == 0, captured.err
         assert "homing the stage" in captured.out
         with np.load(out) as kept:
-            assert kept["position"] == pytest.approx(config.survey_positions, abs=0.01)
+            there = config.survey_positions
+            assert kept["position"] == pytest.approx([*there, *there, *there], abs=0.01)
             exact = Channel(config, 3).rewards(kept["position"])
             # At the first position the virtual transmitter may still be off, for the noise floor.
             assert kept["reward"][1:] == pytest.approx(exact[1:], abs=2 * config.noise_std)
+            assert (np.abs(kept["unix_s"] - time.time()) < 300).all()
+            assert set(kept["level_unit"]) == {"dBFS"}
+            above = 10 ** ((kept["level_db"] - kept["noise_floor_db"]) / 10)
+            assert 10 ** (kept["snr_db"] / 10) == pytest.approx(above - 1, rel=0.05)
+        world = tmp_path / "map.npz"
+        assert main(["export", str(out), "--format", "map", "--out", str(world)]) == 0
+        shares = {}
+        for policy in ("fixed", "moveucb"):
+            outcome = tmp_path / f"{policy}.json"
+            words = ["--policy", policy, "--json", str(outcome)]
+            assert main(["replay", str(world), *words]) == 0
+            shares[policy] = json.loads(outcome.read_text())["unknown_share"]
+        # x_0 is one of the five positions; between them it is too far to interpolate.
+        assert shares["fixed"] == 0.0 < shares["moveucb"]
 
     def test_without_consent_nothing_moves(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -42,6 +42,13 @@ class Range:
         return self.high
 
 
+class Steps(Range):
+    """The gains of a device, in steps that are too small to try each."""
+
+    def step(self) -> float:
+        return 0.1
+
+
 @dataclass
 class Device:
     """A radio that records its calls and returns scripted reads."""
@@ -353,3 +360,21 @@ def test_a_radio_is_not_tuned_after_a_stop_request(soapy: Soapy, device: Device)
     with pytest.raises(ProbeError, match="the probe is closed"):
         stream_of().open(stop)
     assert [name for name, *_ in device.calls] == ["close"]
+
+
+def test_the_gain_can_be_changed_while_samples_are_read(soapy: Soapy, device: Device) -> None:
+    stream = stream_of()
+    assert not stream.gains_db, "it is not open"
+    stream.open(threading.Event())
+    assert not stream.gains_db, "this device does not say which gains it has"
+    vars(device)["getGainRange"] = lambda *_: Steps(0.0, 3.0)
+    assert list(stream.gains_db) == [0.0, 1.0, 2.0, 3.0]
+    stream.set_gain(3.0)
+    ring = IQRing(2.048e6, capacity_s=0.1, tolerance_s=0.005, dtype=stream.dtype)
+    device.results = [Result(-4)]
+    with pytest.raises(ProbeError):  # the scripted device fails
+        stream.read(ring, threading.Event())
+    assert device.calls[-1] == ("setGain", 1, 0, 3.0)
+    stream.close()
+    stream.open(threading.Event())
+    assert ("setGain", 1, 0, 3.0) in device.calls[-2:], "a radio that is reopened keeps it"
