@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from macontrol.config.files.atomic_file import atomic_text
 from macontrol.config.files.input_file import RESULT_LIMIT, read_input
 from macontrol.config.model.errors import InputOutputError, MacontrolError, reason_of
-from macontrol.sim.research.tasks import Oracle, Result, Task
+from macontrol.sim.research.tasks import Oracle, OracleCourse, Result, Task
 
 JOB_SECONDS = 8.0
 """The approximate length of a job: long compared with the simulation of its map."""
@@ -64,11 +64,19 @@ def run_job(job: Job) -> dict[str, Result]:
     """Execute a job; the result of each task by its key."""
     config = job[0].config
     world = job[0].source.simulate(config, config.run.seed, config.run.horizon)
-    oracles = [task for task in job if isinstance(task, Oracle)]
-    others = [task for task in job if not isinstance(task, Oracle)]
-    results = [*Oracle.compute_all(oracles, world), *(task.compute(world) for task in others)]
-    keys = (task.key for task in [*oracles, *others])
-    return dict(zip(keys, results, strict=True))
+    results: dict[str, Result] = {}
+    oracles: list[Oracle] = []
+    optima: dict[float, float] = {}
+    for task in job:
+        if isinstance(task, Oracle):
+            oracles.append(task)
+        elif isinstance(task, OracleCourse):
+            results[task.key], optimum = task.course(world)
+            optima[task.config.reward.movement_cost] = optimum
+        else:
+            results[task.key] = task.compute(world)
+    found = Oracle.compute_all(oracles, world, known=optima)
+    return results | {task.key: result for task, result in zip(oracles, found, strict=True)}
 
 
 class Results:

@@ -75,6 +75,8 @@ def play_policy(
     """
     grid, slots = config.grid, world.slots
     position, after, target, shortfall, reward, observed = np.empty((6, slots))
+    # Numbers of Python, and the grid index only after a move: the loop is as fast as it can be.
+    noise, reward_at = world.noise.tolist(), world.reward.item
     surface = policy if meter and isinstance(policy, HasSurface) else None
     surface_meter = SurfaceMeter()
     lowest, highest = -ON_GRID, grid.length + ON_GRID
@@ -83,9 +85,10 @@ def play_policy(
     delayed = np.zeros(slots, dtype=np.bool_) if late is None else late & ~absent
     comes_late, comes = delayed.tolist(), (~(absent | delayed)).tolist()
     x = policy.start_position
+    index = grid.index(x)
     for t in range(slots):
-        g = grid.interpolate(world.reward[t], x)
-        r = g + float(world.noise[t])
+        g = grid.interpolate(world.reward[t], x) if index is None else reward_at(t, index)
+        r = g + noise[t]
         with POLICY_CODE:
             # Where a map is unknown there is no observation, as in a slot without a measurement.
             if t > 0 and comes_late[t - 1] and isfinite(observed[t - 1]):
@@ -93,16 +96,16 @@ def play_policy(
             if comes[t] and isfinite(r):
                 policy.observe(t + 1, x, r)
             decision = policy.decide(t + 1, x)
-            target[t], after[t] = decision.target, decision.position
-            shortfall[t] = decision.shortfall
+            target[t], after[t], _, _, shortfall[t] = decision
             if surface is not None:
                 surface_meter.update(surface.surface)
-        wanted = float(after[t])
+        wanted = after.item(t)
         # A comparison with NaN is false.
         if not (lowest <= wanted <= highest and abs(wanted - x) <= stroke):
             raise _out_of_reach(config, t + 1, x, wanted)
         position[t], reward[t], observed[t] = x, g, r
-        x = wanted
+        if wanted != x:
+            x, index = wanted, grid.index(wanted)
     # x_1 is where the antenna already is.
     weight = config.physical.actuation_plan.weights(np.abs(np.diff(position, prepend=position[0])))
     trajectory = Trajectory(

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,8 @@ Floats = NDArray[np.float64]
 
 MAX_REGRET_SLOTS = 100_000
 """The oracle needs the whole map in memory: half a gigabyte for this number of slots."""
+KEPT_BYTES = 2**27
+"""Up to this size of the rewards, as many values are kept."""
 LEVEL_SLOTS = 64
 """The values are shifted towards zero once per this many slots, to keep their last digits."""
 
@@ -43,6 +44,8 @@ LEVEL_SLOTS = 64
 class OraclePath:
     """The oracle's trajectory for slots 1 … T, and its reward net of the cost of travel."""
 
+    optimum: float
+    """OPT_T by the recursion: the same number as that of `oracle_value`."""
     index: NDArray[np.intp]
     position: Floats
     reward: Floats
@@ -69,44 +72,45 @@ def oracle_value(
 def oracle_path(reward: Floats, config: Config, movement_cost: float | None = None) -> OraclePath:
     """A trajectory that attains OPT_T; of equal choices the one at the lowest position.
 
-    Only the values of every √T-th slot are kept; the others are computed again. This needs little
-    memory compared with the rewards.
+    Of a long run, blocks of √T slots are computed, and all but the first are computed again on the
+    way back. This needs little memory compared with the rewards.
     """
     costs = _costs(config, None if movement_cost is None else [movement_cost])
     recursion = _Recursion(reward, config, costs)
     slots, points = reward.shape
-    stride = max(1, math.isqrt(slots))
+    block = slots if reward.nbytes <= KEPT_BYTES else math.isqrt(slots)
     value = reward[-1] + np.zeros((1, 1))
-    kept = {slots - 1: value.copy()}
-    for slot in recursion.backward(value, slots - 1, 0):
-        if slot % stride == 0:
-            kept[slot] = value.copy()
+    kept: list[tuple[int, int, Floats]] = []
+    rows, end = value, slots
+    for begin in reversed(range(0, slots, block)):
+        kept.append((begin, end, value.copy()))
+        rows = recursion.rows(value, begin, end)
+        for _ in recursion.backward(value, begin, max(begin - 1, 0)):
+            pass
+        end = begin
+    first = value - _first_move(config, costs, reward[0])
+    optimum = float(first.max() + recursion.level()[0])
 
     position, reach = config.grid.points, recursion.reach
     index = np.empty(slots, dtype=np.intp)
-    index[0] = at = int(np.argmax(value - _first_move(config, costs, reward[0])))
+    index[0] = at = int(np.argmax(first))
     steps = np.abs(np.arange(-reach, reach + 1))
     price = float(costs[0]) * config.algorithm.grid_spacing * steps
     lost = recursion.lost[steps]
-    ends = sorted(kept)
-    for begin, end in pairwise(ends):
-        # Compute the values of rows begin + 1 … end again, from the last one down.
-        value = kept[end].copy()
-        rows = np.empty((end - begin, points))
-        rows[-1] = value
-        for slot in recursion.backward(value, end, begin + 1):
-            rows[slot - begin - 1] = value
-        for slot in range(begin + 1, end + 1):
+    for begin, end, value in reversed(kept):
+        if begin > 0:
+            rows = recursion.rows(value, begin, end)
+        for slot in range(max(begin, 1), end):
             low, high = max(0, at - reach), min(points, at + reach + 1)
             within = slice(low - at + reach, high - at + reach)
-            ahead = rows[slot - begin - 1, low:high] - price[within]
+            ahead = rows[slot - begin, low:high] - price[within]
             ahead -= lost[within] * reward[slot, low:high]
             at = low + int(ahead.argmax())
             index[slot] = at
     travelled = np.abs(np.diff(position[index], prepend=config.physical.x_0))
     earned = reward[np.arange(slots), index] * config.physical.actuation_plan.weights(travelled)
     value_sum = math.fsum(earned.tolist()) - float(costs[0]) * math.fsum(travelled.tolist())
-    return OraclePath(index, position[index], earned, value_sum)
+    return OraclePath(optimum, index, position[index], earned, value_sum)
 
 
 def regret_of_run(
@@ -199,6 +203,17 @@ class _Recursion:
             moved -= steps * self._step_price
             np.maximum(value[:, :-steps], moved[:, steps:], out=value[:, :-steps])
             np.maximum(value[:, steps:], moved[:, :-steps], out=value[:, steps:])
+
+    def rows(self, value: Floats, begin: int, end: int) -> Floats:
+        """The values of rows `begin` … `end` − 1, for one movement cost.
+
+        `value` is that of the last row, and becomes that of the first.
+        """
+        rows = np.empty((end - begin, value.shape[1]))
+        rows[-1] = value
+        for slot in self.backward(value, end - 1, begin):
+            rows[slot - begin] = value
+        return rows
 
     def level(self) -> Floats:
         """The sum of all shifts of the values so far, for each movement cost."""

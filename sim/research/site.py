@@ -1,7 +1,9 @@
 """The map of a real site, from what was measured there: walks along its rail, or slots of a run.
 
 A measurement is one cell of the map: the slot and the grid position that are nearest to it. All
-other cells are unknown. The rewards contain the noise of their measurement, and the map adds none.
+other cells are unknown. The rewards contain the noise of their measurement. In the slots of a run,
+this is the noise of the observation. Between walks the interpolated reward is smooth in time, as no
+observation is, so that such a map has noise of its own, of the size that the probe reported.
 """
 
 from __future__ import annotations
@@ -47,13 +49,20 @@ def map_of_walks(where: object, config: Config, walks: Sequence[Survey]) -> Rewa
     began: Floats = begun_s + np.arange(slots) * np.float64(slot_s)
     return RewardMap(
         found,
-        np.zeros(slots),
+        noise_std(walks) * np.random.default_rng(config.run.seed).standard_normal(slots),
         walks[0].position,
         walks[0].reward,
         available=available,
         unix_s=began,
         span=span,
     )
+
+
+def noise_std(walks: Sequence[Survey]) -> float:
+    """The standard deviation of a sample, as the probe reported; 0 if it does not know it."""
+    sigma = np.array([sample.uncertainty for walk in walks for sample in walk.samples])
+    known = sigma[np.isfinite(sigma)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else 0.0
 
 
 def left_out_error(walks: Sequence[Survey]) -> float:

@@ -78,7 +78,12 @@ def _map_of_survey(path: Path, slots: int | None) -> RecordedMap:
     if slots is not None and world.span is not None:
         first, end = world.span
         world = replace(world, span=(first, min(end, first + slots)))
-    origin = _origin("survey", walks=len(walks), left_out_error=site.left_out_error(walks))
+    origin = _origin(
+        "survey",
+        walks=len(walks),
+        noise_std=site.noise_std(walks),
+        left_out_error=site.left_out_error(walks),
+    )
     return RecordedMap(world, config, None, origin)
 
 

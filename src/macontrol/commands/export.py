@@ -102,11 +102,12 @@ def _describe(found: RecordedMap) -> None:
         f"measured in {filled.measured.mean():.2%}, and known {known} with the interpolation of "
         "a replay"
     )
-    error = (found.origin or {}).get("left_out_error")
-    if error is not None:
+    origin = found.origin or {}
+    if "left_out_error" in origin:
         print(
-            f"each walk differs from what those before and after it say by {error:.3f} bit/s/Hz "
-            f"(root mean square); sigma_f = {_sigma_f(found):.3f}"
+            f"each walk differs from what those before and after it say by "
+            f"{origin['left_out_error']:.3f} bit/s/Hz (root mean square); "
+            f"sigma_f = {_sigma_f(found):.3f}, noise of the probe {origin['noise_std']:.3f}"
         )
 
 

@@ -61,8 +61,19 @@ def test_each_sample_is_in_the_nearest_cell(lab: Config, walks: list[Survey]) ->
         assert world.reward[cell] == pytest.approx(np.mean(rewards))
     assert world.available.sum() == len(cells)
     assert np.isnan(world.reward[~world.available]).all()
-    assert world.noise.tolist() == [0.0] * world.slots
     np.testing.assert_allclose(np.diff(world.unix_s), 0.25, atol=1e-6)
+
+
+def test_an_observation_between_the_walks_has_the_noise_that_the_probe_reported(
+    lab: Config, walks: list[Survey]
+) -> None:
+    world = map_of_walks("rail", lab, walks)
+    assert world.noise.std() == pytest.approx(lab.noise_std, rel=0.15)
+    np.testing.assert_array_equal(world.noise, map_of_walks("rail", lab, walks).noise)
+    unknown = [
+        Survey.of([sample._replace(uncertainty=nan) for sample in walk.samples]) for walk in walks
+    ]
+    assert map_of_walks("rail", lab, unknown).noise.tolist() == [0.0] * world.slots
 
 
 def test_the_first_walk_is_the_survey_and_the_replay_lies_between_the_outer_walks(
@@ -151,6 +162,7 @@ def test_the_slots_of_a_run_are_known_where_the_antenna_was(lab: Config) -> None
     assert world.unix_s is not None
     np.testing.assert_allclose(world.unix_s, T0 + 0.25 * np.arange(7, 13))
     np.testing.assert_array_equal(world.survey_reward, SURVEY.reward)
+    assert world.noise.tolist() == [0.0] * 6, "the rewards have the noise of their slots"
 
 
 @pytest.mark.parametrize("reward", [nan, inf, 1e300])
