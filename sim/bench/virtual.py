@@ -47,6 +47,7 @@ class VirtualWorld:
         self._lock = threading.Lock()
         self._begun_s = inf
         self._noise_power = from_db(NOISE_DBFS)
+        self._share = config.physical.transmission_share
         self._surveyed = np.array(config.survey_positions)
         self._survey_noise = survey_noise(config, seed, len(self._surveyed))
         self.board: VirtualDevice | None = None
@@ -89,7 +90,7 @@ class VirtualWorld:
             h = self._channel.field(position)
             noise = self._noise_at(position)
         snr = self._config.reward.snr * (h.real * h.real + h.imag * h.imag)
-        seen = snr_of(self._config.physical.transmission_share, noise, reference_snr=snr)
+        seen = snr_of(self._share, noise, reference_snr=snr)
         return self._noise_power * max(seen, 0.0)
 
     def reference_power_at(self, moment_s: float) -> float:

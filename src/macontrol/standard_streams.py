@@ -11,9 +11,14 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from macontrol.config.model.errors import InputOutputError, reason_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 PLAIN_WORDS = "macontrol-plain"
 """The encoding error handler that replaces characters by plain words."""
@@ -73,6 +78,18 @@ def print_error(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr)
+
+
+def print_plain(console: Console, text: str | Text) -> None:
+    """Print text as it is: not folded, without markup."""
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def print_written(console: Console, *paths: Path | None) -> None:
+    """Print which files were written."""
+    for path in paths:
+        if path is not None:
+            print_plain(console, f"Written: {path}")
 
 
 def is_full(error: OSError) -> bool:

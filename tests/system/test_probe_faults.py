@@ -44,6 +44,7 @@ RAIL = {110: 12000.0, 120: 2000.0, 130: 320.0}
 SETTINGS = {
     "physical.slot_duration_s": SLOT_S,
     "physical.actuation_time_s": ACTUATION_S,
+    "physical.actuation": "fixed",  # every slot is measured in the same part
     "physical.region_length": 0.06,
     "survey.samples": 2,
     "probe.sample_rate_hz": 300e3,

@@ -38,6 +38,7 @@ BENCH = ["--backend", "serial", "--preset", "lab-2g4-grbl", "--probe", "soapy:dr
 SETTINGS = {
     "physical.slot_duration_s": SLOT_S,
     "physical.actuation_time_s": ACTUATION_S,
+    "physical.actuation": "fixed",
     "physical.region_length": 0.1,
     "survey.samples": 3,
     "probe.soapy_stream": '"chan=stereo_iq"',

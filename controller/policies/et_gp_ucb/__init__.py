@@ -50,5 +50,4 @@ DESCRIPTION = PolicyDescription(
         }
     ),
     settings=Settings,
-    variants={"eager": {"algorithm.et-gp-ucb.false_alarms": 0.9}},
 )

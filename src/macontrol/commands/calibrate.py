@@ -46,6 +46,7 @@ from macontrol.hal import Clock
 from macontrol.recorders import FaultReporter
 from macontrol.reports.calibration_report import calibration_page, quantities
 from macontrol.site_file import site_text
+from macontrol.standard_streams import print_plain, print_written
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 
@@ -74,8 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = bench_config_from(arguments, *seed)
+    config = bench_config_from(arguments)
     preset = _preset(arguments)
     out: Path = arguments.out
     page: Path = arguments.report or out.with_suffix(".html")
@@ -105,8 +105,7 @@ def main(arguments: argparse.Namespace) -> int:
     with atomic_text(page) as file:
         file.write(calibration_page(config, calibration, identity, now_s=now_s))
     _show(console, config, calibration)
-    for path in (out, page):
-        console.print(f"Written: {path}", soft_wrap=True, highlight=False, markup=False)
+    print_written(console, out, page)
     return 0
 
 
@@ -129,7 +128,7 @@ def _measure(
     clock: Clock = WallClock() if arguments.backend == "serial" else VirtualClock()
 
     def report(text: str) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
+        print_plain(console, text)
 
     with ExitStack() as closing:
         closing.enter_context(signals)
@@ -166,6 +165,6 @@ def _show(console: Console, config: Config, calibration: Calibration) -> None:
             highlight=False,
         )
     for text in calibration.advice.notes:
-        console.print(f"note: {text}", soft_wrap=True, highlight=False, markup=False)
+        print_plain(console, f"note: {text}")
     for text in calibration.advice.warnings:
         console.print(f"warning: {text}", style="yellow", soft_wrap=True, highlight=False)

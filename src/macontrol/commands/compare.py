@@ -19,6 +19,7 @@ from rich.text import Text
 
 from macontrol.commands.shared_arguments import refuse_input_as_output
 from macontrol.config.model.errors import UsageError
+from macontrol.standard_streams import print_plain
 
 if TYPE_CHECKING:
     from macontrol.reports.comparison import Difference, Entry
@@ -77,4 +78,4 @@ def _show(entries: Sequence[Entry], compared: Sequence[Difference], out: Path | 
         lines += [sentence(one), f"  {one.basis}", f"  settings: {changed or 'the same'}"]
     lines += [HOW] if out is None else [HOW, f"Written: {out}"]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_plain(console, line)

@@ -22,6 +22,7 @@ from macontrol.controller.host.radios import (
 )
 from macontrol.controller.host.serial_ports import SerialPort, find_serial_ports
 from macontrol.hal.registry import PROBES, STAGES, FoundProbes, ProbeDriver
+from macontrol.standard_streams import print_plain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
         if driver.search and getattr(arguments, driver.name):
             show_probes(console, resolve(driver.search)())
         elif driver.status:
-            _line(console, resolve(driver.status)())
+            print_plain(console, resolve(driver.status)())
     return 0
 
 
@@ -69,7 +70,9 @@ def show(
         for server in found:
             _entry(console, driver.option_at(server.address), _facts_of_server(server))
     if not (ports or radios or any(servers.values())):
-        _line(console, "No stage and no radio found. `macontrol virtual-bench` emulates both.")
+        print_plain(
+            console, "No stage and no radio found. `macontrol virtual-bench` emulates both."
+        )
 
 
 def show_probes(console: Console, probes: FoundProbes) -> None:
@@ -123,14 +126,10 @@ def _heading(console: Console, title: str, none: str, found: Sized) -> None:
     heading = Text(title, style="bold")
     if not found:
         heading.append(f": {none}", style="not bold")
-    _line(console, heading)
+    print_plain(console, heading)
 
 
 def _entry(console: Console, name: str, facts: Sequence[str]) -> None:
-    _line(console, f"  {name}")
+    print_plain(console, f"  {name}")
     for fact in facts:
-        _line(console, f"      {fact}")
-
-
-def _line(console: Console, text: str | Text) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+        print_plain(console, f"      {fact}")

@@ -62,8 +62,7 @@ class HandBench:
     """A bench that a person moves, from `__enter__` to `__exit__`."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-        self.config: Config = bench_config_from(arguments, *seed)
+        self.config: Config = bench_config_from(arguments)
         self.line = OneLine()
         self.signals = StopSignals()
         self._arguments = arguments

@@ -16,7 +16,7 @@ from macontrol.controller.host.instance import InstanceLock
 from macontrol.hal import Backend, Clock
 from macontrol.hal.serial.traffic_log import TrafficFile
 from macontrol.serial_bench import SerialBench, may_home, require_consent
-from macontrol.sim.bench.simulated import SimulatedBench
+from macontrol.standard_streams import print_plain
 from macontrol.stop_signals import StopSignals
 
 
@@ -30,18 +30,21 @@ def open_bench(
     *,
     note: Callable[[str], None] | None = None,
     needs_signal: bool = True,
+    is_locked: bool = False,
 ) -> Backend:
     """The bench that the options describe; `closing` closes it. A real stage is homed.
 
-    `note` gets what happens, if not the console.
+    `note` gets what happens, if not the console. `is_locked`: the caller has locked the stage.
     """
     if arguments.backend == "sim":
+        from macontrol.sim.bench.simulated import SimulatedBench  # hardware imports no `sim`
+
         return SimulatedBench(config, clock, seed=config.run.seed)
-    note = note or partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    note = note or partial(print_plain, console)
     at_terminal = sys.stdin.isatty() and console.is_terminal
     require_consent(config, yes=arguments.yes, at_terminal=at_terminal)
-    closing.enter_context(InstanceLock(config.stage.port_path))
-
+    if not is_locked:
+        closing.enter_context(InstanceLock(config.stage.port_path))
     log = None
     if arguments.traffic is not None:
         room = FreeSpace(arguments.traffic, config.run.free_space_floor_mb)

@@ -42,6 +42,7 @@ from macontrol.sim.research.episode import Episode, outcome_of, play
 from macontrol.sim.research.oracle import oracle_value
 from macontrol.sim.world.partial import basis_of, fill
 from macontrol.sim.world.rewardmap import RewardMap, load_map, map_config
+from macontrol.standard_streams import print_written
 
 LIVE_SECTIONS = ("timing", "stage", "probe")
 """Sections that a replay does not use."""
@@ -72,14 +73,13 @@ def main(arguments: argparse.Namespace) -> int:
     for option in ("csv", "json", "plot"):
         output = getattr(arguments, option)
         refuse_input_as_output(f"--{option}", output, arguments.map, "map")
-    extra = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
     try:
         stored = map_config(arguments.map)
     except DataError:
         if arguments.preset is None:
             raise
         stored = None
-    config = config_from(arguments, *extra, base=stored)
+    config = config_from(arguments, base=stored)
     differences = {} if stored is None else _differences(config, stored)
     filled = fill(load_map(arguments.map, config), stored or config, arguments.longest_gap)
     world = filled.world
@@ -101,9 +101,7 @@ def main(arguments: argparse.Namespace) -> int:
         _plot(arguments.plot, config, world, episode)
     console = Console()
     _show(console, outcome, episode.theory, differences)
-    for path in (arguments.csv, arguments.json, arguments.plot):
-        if path is not None:
-            console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
+    print_written(console, arguments.csv, arguments.json, arguments.plot)
     return 0
 
 

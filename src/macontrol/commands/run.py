@@ -100,8 +100,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     serial = arguments.backend == "serial"
     _refuse_conflicts(arguments, serial=serial)
-    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    loaded = bench_loaded_from(arguments, *seed)
+    loaded = bench_loaded_from(arguments)
     config = loaded.config
     name = arguments.name or (config.stage.port_path if serial else "sim")
     if arguments.regret and arguments.slots is None and arguments.duration is None:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +145,18 @@ def config_from(arguments: argparse.Namespace, *extra: str, base: Config | None 
 
 def loaded_from(arguments: argparse.Namespace, *extra: str, base: Config | None = None) -> Loaded:
     """As `config_from`, with the origin of each value."""
-    policy = getattr(arguments, "policy", None)
-    chosen = [f'algorithm.policy="{policy}"'] if policy else []
-    return load_with_origins(
-        arguments.config, [*arguments.set, *chosen, *extra], preset=arguments.preset, base=base
-    )
+    assignments = [*_assignments(arguments), *extra]
+    return load_with_origins(arguments.config, assignments, preset=arguments.preset, base=base)
+
+
+def _assignments(arguments: argparse.Namespace) -> list[str]:
+    """What --set, --policy and --seed assign."""
+    found = list(arguments.set)
+    if policy := getattr(arguments, "policy", None):
+        found.append(f'algorithm.policy="{policy}"')
+    if (seed := getattr(arguments, "seed", None)) is not None:
+        found.append(f"run.seed={seed}")
+    return found
 
 
 def choose_lab_preset(arguments: argparse.Namespace) -> bool:
@@ -205,9 +213,7 @@ def config_words(arguments: argparse.Namespace) -> list[str]:
         words += ["--config", str(arguments.config)]
     if arguments.preset is not None:
         words += ["--preset", arguments.preset]
-    policy = getattr(arguments, "policy", None)
-    chosen = [f'algorithm.policy="{policy}"'] if policy else []
-    for assignment in [*arguments.set, *chosen]:
+    for assignment in _assignments(arguments):
         words += ["--set", assignment]
     return words
 
@@ -249,24 +255,26 @@ def positive_int(text: str) -> int:
 
 def number(text: str) -> float:
     """An argument that is any quantity."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
+    value = _finite(text)
+    if value is None:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number")
     return value
 
 
 def positive_number(text: str) -> float:
     """An argument that is a positive quantity."""
+    value = _finite(text)
+    if value is None or value <= 0:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number above 0")
+    return value
+
+
+def _finite(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number above 0")
-    return value
+        return None
+    return value if isfinite(value) else None
 
 
 def seed_number(text: str) -> int:

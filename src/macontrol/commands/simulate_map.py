@@ -81,7 +81,6 @@ def main(arguments: argparse.Namespace) -> int:
         "physical.region_length": arguments.rail,
         "reward.snr_db": arguments.snr,
         "run.horizon": arguments.slots,
-        "run.seed": arguments.seed,
     }
     config = config_from(
         arguments, *(f"{key}={value}" for key, value in chosen.items() if value is not None)

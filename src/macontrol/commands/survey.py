@@ -46,6 +46,7 @@ from macontrol.controller.survey.walk import SurveyWalk, rail_walk
 from macontrol.display.survey_progress import survey_progress
 from macontrol.hal import Clock
 from macontrol.recorders import FaultReporter
+from macontrol.standard_streams import print_plain, print_written
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 Draw = Callable[[Path, Config, Sequence[Survey]], None]
@@ -79,8 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = bench_config_from(arguments, *seed)
+    config = bench_config_from(arguments)
     # A survey takes minutes: check first what would fail at its end.
     draw = _drawing() if arguments.plot is not None else None
     for path in (arguments.out, arguments.plot):
@@ -122,9 +122,7 @@ def _write(
     if draw is not None:
         draw(arguments.plot, config, walks)
     console.print(_table(arguments.out, config, walks))
-    for path in (arguments.out, arguments.plot):
-        if path is not None:
-            _print(console, f"Written: {path}")
+    print_written(console, arguments.out, arguments.plot)
 
 
 def _survey(
@@ -144,7 +142,7 @@ def _survey(
             config,
             bench,
             clock,
-            FaultReporter(lambda text: _print(console, text)),
+            FaultReporter(lambda text: print_plain(console, text)),
             stop=signals.stop,
         )
         try:
@@ -174,7 +172,7 @@ def _walk(
             if number < repeat:
                 left_s = (time.monotonic() - begun_s) / number * (repeat - number)
                 found = f"{len(survey.reward)} of {len(positions)} positions"
-                _print(console, f"walk {number} of {repeat}: {found}; {left_s:.0f} s left")
+                print_plain(console, f"walk {number} of {repeat}: {found}; {left_s:.0f} s left")
 
 
 def _drawing() -> Draw:
@@ -198,7 +196,3 @@ def _table(path: Path, config: Config, walks: Sequence[Survey]) -> Table:
     table.add_row("on average", f"{reward.mean():.3f}, at worst {reward.min():.3f}")
     table.add_row("sigma_f", f"{survey.sigma_f2(config) ** 0.5:.3f}")
     return table
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -106,8 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     is_chosen = choose_lab_preset(arguments)
-    chosen = {"channel.scenario": arguments.scenario, "run.seed": arguments.seed}
-    chosen["probe.driver"] = arguments.probe
+    chosen = {"channel.scenario": arguments.scenario, "probe.driver": arguments.probe}
     if is_chosen:  # a stage without a preset of its own may name one that is not about it
         chosen["stage.driver"] = arguments.stage
     config = config_from(arguments, *(f"{k}={v}" for k, v in chosen.items() if v is not None))

@@ -22,6 +22,10 @@ from macontrol.hal.capabilities import HasHealth, HasNoiseFloor
 
 _SLOW_S = 1.0
 _PHASES = ("wake", "actuate", "measure", "decide")
+_COUNTS = (
+    *("slots", "rewards", "switches", "transit", "missed", "late_arrivals", "late_decisions"),
+    *("late_rewards", "invalid", "refused", "stage_faults", "probe_faults", "travel"),
+)
 
 
 class Snapshots:
@@ -188,22 +192,8 @@ class Snapshots:
     def _counts(self, tally: Tally | None) -> dict[str, Any] | None:
         if tally is None:
             return None
-        return {
-            "slots": tally.slots,
-            "rewards": tally.rewards,
-            "switches": tally.switches,
-            "transit": tally.transit,
-            "missed": tally.missed,
-            "late_arrivals": tally.late_arrivals,
-            "late_decisions": tally.late_decisions,
-            "late_rewards": tally.late_rewards,
-            "invalid": tally.invalid,
-            "refused": tally.refused,
-            "stage_faults": tally.stage_faults,
-            "probe_faults": tally.probe_faults,
-            "travel": tally.travel,
-            "travel_mm": self._mm(tally.travel),
-        }
+        counts = {name: getattr(tally, name) for name in _COUNTS}
+        return {**counts, "travel_mm": self._mm(tally.travel)}
 
     def _phases(self) -> dict[str, Any] | None:
         run, last = self._run, self._run.last

@@ -91,11 +91,21 @@ def digest(path: Path, last_s: float | None = None) -> dict[str, Any]:
     if is_complete:
         found["summary"] = _summary(table)
     found["frames"] = _frames(reader, header, config, table, frame_slots)
-    is_same_world = header.backend == "sim" and header.version == __version__
-    if is_same_world and header.resumed_from is None and first <= last <= _LONGEST_SIMULATED:
+    if why_no_world(header) is None and first <= last <= _LONGEST_SIMULATED:
         with suppress(MacontrolError):
             found |= _world(config, header.seed, table, frame_slots, whole=last_s is None)
     return found
+
+
+def why_no_world(header: RunHeader) -> str | None:
+    """Why the world of a run cannot be computed again; None if it can."""
+    if header.backend != "sim":
+        return "on hardware, the reward is known only where the antenna was"
+    if header.version != __version__:
+        return f"the run is of version {header.version}, which may simulate another world"
+    if header.resumed_from is not None:
+        return "the run continues an earlier one"
+    return None
 
 
 def _facts(header: RunHeader, config: Config, *, is_open: bool) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from macontrol import __version__
 from macontrol.config.model.errors import DataError, MacontrolError
 from macontrol.controller.recording.runfile.header import RunHeader
+from macontrol.dashboard.digest import why_no_world
 from macontrol.dashboard.run_reader import RunReader
 
 SHOWN_S = 660.0
@@ -27,17 +27,6 @@ _STEP_S = 0.5
 """The longest computation between two answers."""
 
 
-def why_not(header: RunHeader) -> str | None:
-    """Why a run has no oracle: only the world of a simulation can be computed again."""
-    if header.backend != "sim":
-        return "on hardware, the reward is known only where the antenna was"
-    if header.version != __version__:
-        return f"the run is of version {header.version}, which may simulate another world"
-    if header.resumed_from is not None:
-        return "the run continues an earlier one"
-    return None
-
-
 class _Oracle:
     """The oracle of a run file."""
 
@@ -46,7 +35,7 @@ class _Oracle:
         from macontrol.sim.world.channel import reward_blocks
 
         header = RunHeader.from_rows(RunReader(path).header())
-        if (reason := why_not(header)) is not None:
+        if (reason := why_no_world(header)) is not None:
             raise DataError(reason)
         config = header.config
         slot_s = config.physical.slot_duration_s

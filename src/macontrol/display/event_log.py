@@ -6,12 +6,10 @@ JSON lines are for journald and programs, plain lines for a person who reads a p
 from __future__ import annotations
 
 import io
-import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import MutableMapping
 from math import isfinite
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
@@ -86,39 +84,43 @@ class JsonLines:
     most_of_a_kind = 5
 
     def __init__(self, output: Output) -> None:
-        self._output = output
+        import structlog  # imports asyncio and ssl: only a JSON log pays for that
+
+        self._logger: Any = structlog.wrap_logger(
+            structlog.WriteLogger(output),  # type: ignore[arg-type]  # only write and flush are used
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                _without_nan,
+                structlog.processors.JSONRenderer(ensure_ascii=not output.is_unicode),
+            ],
+        )
 
     def note(self, text: str) -> None:
-        self._write("info", "bench", {"detail": text})
+        self._logger.info("bench", detail=text)
 
     def event(self, event: Event) -> None:
         value = {} if event.value is None else {"value": event.value}
-        fields = {"slot": event.slot, "detail": event.detail, **value}
-        self._write(_LEVELS.get(event.kind, "info"), str(event.kind), fields)
+        log = getattr(self._logger, _LEVELS.get(event.kind, "info"))
+        log(str(event.kind), slot=event.slot, detail=event.detail, **value)
 
     def withheld(self, counts: dict[str, int]) -> None:
-        self._write("warning", "more-of-the-same", counts)
+        self._logger.warning("more-of-the-same", **counts)
 
     def status(self, tally: Tally) -> None:
-        fields = {
-            "slot": tally.slot,
-            "position": round(tally.position, 4),
-            "target": round(tally.target, 4),
-            "reward": round(tally.recent_reward, 4),
-            "travel": round(tally.travel, 2),
-            "switches": tally.switches,
-            "late": tally.late,
-        }
-        self._write("info", "status", fields)
+        self._logger.info(
+            "status",
+            slot=tally.slot,
+            position=round(tally.position, 4),
+            target=round(tally.target, 4),
+            reward=round(tally.recent_reward, 4),
+            travel=round(tally.travel, 2),
+            switches=tally.switches,
+            late=tally.late,
+        )
 
     def summary(self, summary: dict[str, Any]) -> None:
-        self._write("info", "summary", summary)
-
-    def _write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
-        timestamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        line = {**fields, "event": event, "level": level, "timestamp": timestamp}
-        text = json.dumps(_plain(line), ensure_ascii=not self._output.is_unicode, default=repr)
-        self._output.write(text + "\n")
+        self._logger.info("summary", **summary)
 
 
 class PlainLines:
@@ -168,8 +170,12 @@ def summary_text(summary: dict[str, Any], output: Output) -> str:
     return capture.get()
 
 
-def _plain(value: Any) -> Any:
+def _without_nan(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> dict[str, Any]:
     """Replace NaN and infinity by null: JSON has neither, and many readers refuse such a line."""
+    return {key: _plain(value) for key, value in line.items()}
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None
     if isinstance(value, dict):

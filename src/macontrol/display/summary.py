@@ -12,7 +12,7 @@ from rich.text import Text
 
 from macontrol.controller.policies.theory import Verdict
 from macontrol.controller.recording.tally import Percentiles, Tally
-from macontrol.standard_streams import PLAIN_WORDS
+from macontrol.standard_streams import PLAIN_WORDS, print_plain
 
 
 def summarise(tally: Tally, theory: dict[str, Verdict]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     if summary.get("run_file"):
         lines.append(f"run file: {summary['run_file']}")
     for line in lines:  # unbroken, to be copied
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        print_plain(console, line)
 
 
 def _plain(text: str, console: Console) -> str:

@@ -29,7 +29,7 @@ class Map:
 
     config: Config
     reward: Floats
-    """g_t(x) without noise, in bit/s/Hz: one row per slot, one column per position."""
+    """g_t(x) of a holding antenna, without noise (bit/s/Hz): rows are slots, columns positions."""
     noise: Floats
     """The noise of the observation in each slot (bit/s/Hz)."""
     survey_position: Floats

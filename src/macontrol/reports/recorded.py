@@ -37,6 +37,7 @@ FAULTS = (
 """The kinds of events that are counted as faults."""
 _MOVED = (EventKind.HOMING, EventKind.RECOVERY)
 _SHORTEST_RUN = 2
+_AT_ONCE = 50_000
 # No time (s), no position (wavelengths), no slot of a run is larger.
 _FAR = 1e12
 
@@ -110,11 +111,11 @@ def check_slots(run: OpenRun) -> None:
 
 
 def plausible(values: Array) -> Array:
-    """The numbers, with NaN for those that no run records: a damaged file can contain any."""
-    if values.dtype.kind != "f":
-        return values
-    with np.errstate(invalid="ignore"):
-        return np.where(np.abs(values) <= _FAR, values, np.nan)
+    """The same array, with NaN for numbers that no run records: a damaged file can contain any."""
+    if values.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            values[~(np.abs(values) <= _FAR)] = np.nan
+    return values
 
 
 def _plausible(columns: Mapping[str, Array]) -> dict[str, Array]:
@@ -146,7 +147,10 @@ class Facts:
         self.switches = int(np.ma.filled(run["switched"], False).sum())
         self.transit = int(np.ma.filled(run["transit"], False).sum())
         self.late_rewards = int(np.ma.filled(run["late"], False).sum())
-        self.invalid = Counter(word for word in run["invalid"].tolist() if word)
+        self.invalid: Counter[str] = Counter()
+        for begin in range(0, self.slots, _AT_ONCE):  # a list of all words is large
+            self.invalid.update(run["invalid"][begin : begin + _AT_ONCE].tolist())
+        del self.invalid[""]
         self.events = Counter(run.events["kind"].tolist())
 
     @property

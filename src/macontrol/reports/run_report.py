@@ -196,8 +196,8 @@ def _posterior(recorded: Recorded, found: Reference) -> str:
     if differing:
         note += (
             f" In slot {', '.join(differing)} the policy decides otherwise than it is recorded: "
-            "an action of the operator, rewards that were withdrawn later, or another version "
-            "explains this."
+            "an action of the operator, rewards that were withdrawn later, a policy that remembers "
+            "more than the window, or another version explains this."
         )
     return section(
         "What the policy knew", figures.posterior(recorded, estimates, found.world), note=note

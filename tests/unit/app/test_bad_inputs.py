@@ -17,6 +17,8 @@ FAST_RUN = ("--backend", "sim", "--fast", "--slots", "1")
 CONFIGURED = {
     "run": FAST_RUN,
     "check": ("check",),
+    "jog": ("jog", "--backend", "sim"),
+    "goto": ("goto", "1", "--backend", "sim"),
     "config show": ("config", "show"),
     "survey": ("survey", "--backend", "sim", "--out", "unwritten.npz"),
     "calibrate": ("calibrate", "--backend", "sim", "--minutes", "2", "--out", "unwritten.toml"),

@@ -102,11 +102,11 @@ def test_every_option_that_names_a_file_is_in_the_corpus() -> None:
         *("report --out", "compare --out"),
         *("calibrate --out", "calibrate --report", "calibrate --traffic"),
         *("replay --csv", "replay --json", "replay --plot", "reproduce --out", "bench --keep"),
-        *("bench --out", "bench --traffic"),
+        *("bench --out", "bench --traffic", "jog --traffic", "goto --traffic"),
         *("virtual-bench --link", "virtual-bench --notify", "virtual-bench --probe-link"),
     }
     configs = {"run", "check", "config", "survey", "simulate-map", "replay", "bench"}
-    configs |= {"virtual-bench", "calibrate"}
+    configs |= {"virtual-bench", "calibrate", "jog", "goto"}
     inputs = {f"{command} --config" for command in configs}
     runs = {"export run", "report run", "compare runs", "runs places"}
     listed = {"dashboard places"}  # serves until it is stopped: see test_run_reader.py

@@ -11,6 +11,8 @@ import sqlite3
 from contextlib import closing
 from math import sqrt
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ from numpy.typing import NDArray
 
 import macontrol
 from macontrol.cli import main
+from macontrol.commands.check_theory import theory_constants
 from macontrol.config import Config, load_config
+from macontrol.control.snapshot import Snapshots
 from macontrol.controller.policies.description import PolicyInputs
 from macontrol.controller.policies.moveucb.algorithm import MoveUCB, movement_price
 from macontrol.controller.policies.policy import HasPosterior
@@ -271,3 +275,23 @@ def test_a_file_of_before_has_no_share(path: Path, tmp_path: Path) -> None:
     assert isinstance(found, Resume)
     assert [sample.reward for sample in found.samples] == recorded.run["reward"].tolist()
     assert digest(old)["frames"] is not None
+
+
+def test_a_switch_costs_the_slot_of_its_arrival_too() -> None:
+    world = macontrol.simulate_map(CONFIG, seed=SEED, slots=5)
+    survey = Survey(world.survey_position, world.survey_reward)
+    config = CONFIG.replace(run__horizon=50)
+    g_max = np.log2(1 + 10 * 3)
+    c_0 = 6 * (config.reward.movement_cost + 2 * g_max / 0.04) + time_s(0.04) / 5e-3 * g_max
+    assert theory_constants(config, survey).c_0 == pytest.approx(c_0)
+
+
+def test_the_snapshot_has_the_time_of_the_newest_move(run: macontrol.Run, share: Floats) -> None:
+    """`spent_s` of the control socket, for the slot budget of the dashboard."""
+    for row in (0, int(np.argmin(share))):
+        last = SimpleNamespace(transmission_share=float(run["transmission_share"][row]))
+        live = SimpleNamespace(config=CONFIG, last=last)
+        spent_s = Snapshots._spent_s(cast(Any, SimpleNamespace(_run=live)))
+        assert spent_s == pytest.approx(5e-3 * (1 - share[row]))
+    live = SimpleNamespace(config=CONFIG, last=None)
+    assert Snapshots._spent_s(cast(Any, SimpleNamespace(_run=live))) == 0.0

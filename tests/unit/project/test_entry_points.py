@@ -36,10 +36,10 @@ def test_blas_uses_one_thread_by_default(preset: str | None, expected: str) -> N
 @pytest.mark.parametrize(
     ("option", "unused"),
     [
-        ("--version", {"pydantic", "scipy", "numpy", "macontrol.hal.registry"}),
+        ("--version", {"pydantic", "scipy", "structlog", "numpy", "macontrol.hal.registry"}),
         (
             "--help",
-            {"scipy", "asyncio", "numpy", "macontrol.hal.serial"},
+            {"scipy", "structlog", "asyncio", "numpy", "macontrol.hal.serial"},
         ),
     ],
 )

@@ -18,7 +18,7 @@ from support.display_run import a_run
 
 ROOT = Path(__file__).parents[3]
 # Modules that the standard library, the dependencies and a starting worker import.
-NAMES = ("json", "numpy", "rich", "pickle", "runpy", "socket", "signal", "macontrol")
+NAMES = ("json", "numpy", "rich", "structlog", "pickle", "runpy", "socket", "signal", "macontrol")
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ from macontrol.config.model.errors import (
     reason_of,
 )
 from macontrol.config.policies import POLICIES
-from macontrol.standard_streams import is_terminal, print_error
+from macontrol.standard_streams import is_terminal, print_error, print_plain
 
 if TYPE_CHECKING:
     from macontrol.hal import Backend, Clock
@@ -115,8 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     if arguments.fast and arguments.backend == "serial":
         raise UsageError("--fast needs --backend sim")
-    seed = [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    config = bench_config_from(arguments, *seed)
+    config = bench_config_from(arguments)
     configs = [
         load_config(assignments=[f"algorithm.policy={json.dumps(name)}"], base=config)
         for name in arguments.policies
@@ -258,33 +257,21 @@ class _Command:
             from macontrol.simulated_run import SimulatedRun  # hardware imports no `sim`
 
             return SimulatedRun(config, self._options(name)).open(clock, None, closing)
-        from macontrol.recording import Recording
-        from macontrol.serial_bench import SerialBench, may_home, require_consent
+        from macontrol.commands.opened_bench import open_bench
 
-        at_terminal = sys.stdin.isatty() and self._console.is_terminal
-        require_consent(config, yes=arguments.yes, at_terminal=at_terminal)
-        recording = Recording(
+        return open_bench(
             config,
-            self._options(name),
             clock,
+            closing,
+            self._console,
+            signals,
+            arguments,
             note=self._note,
-            report=lambda _kind, text, _value: self._note(text),
+            is_locked=True,
         )
-        bench = SerialBench(
-            config,
-            clock,
-            confirm_homing=lambda: may_home(
-                yes=arguments.yes, at_terminal=at_terminal, stop=signals.stop
-            ),
-            report=self._note,
-            log=recording.open_traffic(closing),
-            stop=signals.stop,
-        )
-        bench.open(closing)
-        return bench
 
     def _note(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+        print_plain(self._console, text)
 
     def _show(self, failure: str | None) -> None:
         """Print the result, and write it beside the run files."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -45,6 +47,20 @@ def show_bars(console: Console, bars: list[Bar]) -> None:
     console.print(table)
 
 
-def exit_code(bars: list[Bar], *, strict: bool = True) -> int:
+def finish(
+    arguments: argparse.Namespace,
+    data: Mapping[str, object],
+    bars: Sequence[Bar],
+    show: Callable[[Console], None],
+) -> int:
+    """Print the result as JSON or by `show`; return the exit code."""
+    if arguments.json:
+        print(json.dumps(data, indent=2, allow_nan=False))
+    else:
+        show(wide_console())
+    return exit_code(bars, strict=arguments.strict)
+
+
+def exit_code(bars: Sequence[Bar], *, strict: bool = True) -> int:
     """1 if a measured bar is missed and the benchmark is strict, else 0."""
     return MISSED_EXIT_CODE if strict and any(bar.holds is False for bar in bars) else 0

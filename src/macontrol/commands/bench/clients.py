@@ -8,7 +8,6 @@ without is compared with a bar. Run it as root, or with a real-time priority lim
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import tempfile
@@ -28,9 +27,8 @@ from rich.table import Table
 from macontrol.commands.bench.bars import (
     Bar,
     add_output_arguments,
-    exit_code,
+    finish,
     show_bars,
-    wide_console,
 )
 from macontrol.commands.bench.children import failed
 from macontrol.commands.bench.jitter import (
@@ -201,13 +199,10 @@ def add_effect_arguments(parser: argparse.ArgumentParser, *, seconds: float, wha
 def main(arguments: argparse.Namespace) -> int:
     effect = measure_effect(arguments.seconds, arguments.slot_ms * 1e-3, arguments.clients)
     bars = bars_of(effect)
-    if arguments.json:
-        ratios = dict(zip(("wake_p99", "decide_p99"), effect.ratios(), strict=True))
-        data = {**asdict(effect), "ratios": ratios, "bars": [asdict(bar) for bar in bars]}
-        print(json.dumps({"unit": "microseconds", **data}, indent=2, allow_nan=False))
-    else:
-        _show(wide_console(), effect, bars)
-    return exit_code(bars, strict=arguments.strict)
+    ratios = dict(zip(("wake_p99", "decide_p99"), effect.ratios(), strict=True))
+    data = {**asdict(effect), "ratios": ratios, "bars": [asdict(bar) for bar in bars]}
+    data = {"unit": "microseconds", **data}
+    return finish(arguments, data, bars, lambda console: _show(console, effect, bars))
 
 
 def bars_of(effect: Effect, what: str = "clients") -> list[Bar]:

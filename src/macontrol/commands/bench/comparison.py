@@ -236,7 +236,8 @@ def _evaluate(config: Config, seed: int, serial: _Played, sim: _Played) -> Compa
     error = reward - expected
     error_rms = float(np.sqrt(np.mean(error**2)))
     late = summary["late_arrivals"] + summary["late_decisions"] + summary["missed_slots"]
-    twins = _twins(config, seed, columns, error_rms)
+    # The noise of a map is that of a holding antenna.
+    twins = _twins(config, seed, columns, float(np.sqrt(np.mean((error / weight) ** 2))))
     simulated = float(np.nanmean(sim.run.slots["reward"]))
     return Comparison(
         seed=seed,

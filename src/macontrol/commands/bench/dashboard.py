@@ -32,9 +32,8 @@ from rich.table import Table
 from macontrol.commands.bench.bars import (
     Bar,
     add_output_arguments,
-    exit_code,
+    finish,
     show_bars,
-    wide_console,
 )
 from macontrol.commands.bench.browsed import Browsed, browse, find_browser
 from macontrol.commands.bench.children import Children, failed, pipe
@@ -299,12 +298,8 @@ def main(arguments: argparse.Namespace) -> int:
     slot_s = arguments.slot_ms * 1e-3
     found = measure(arguments.seconds, slot_s, arguments.pages, arguments.requests)
     bars = bars_of(found)
-    if arguments.json:
-        data = {**asdict(found), "bars": [asdict(bar) for bar in bars]}
-        print(json.dumps({"unit": "microseconds", **data}, indent=2, allow_nan=False))
-    else:
-        _show(wide_console(), found, bars)
-    return exit_code(bars, strict=arguments.strict)
+    data = {"unit": "microseconds", **asdict(found), "bars": [asdict(bar) for bar in bars]}
+    return finish(arguments, data, bars, lambda console: _show(console, found, bars))
 
 
 def bars_of(found: Measured) -> list[Bar]:

@@ -30,9 +30,8 @@ from rich.table import Table
 from macontrol.commands.bench.bars import (
     Bar,
     add_output_arguments,
-    exit_code,
+    finish,
     show_bars,
-    wide_console,
 )
 from macontrol.commands.bench.children import Children, failed
 from macontrol.commands.shared_arguments import positive_number
@@ -285,11 +284,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     jitter = measure_jitter(arguments.seconds, arguments.slot_ms * 1e-3)
     bars = bars_of(jitter)
-    if arguments.json:
-        print(json.dumps(as_json(jitter, bars), indent=2, allow_nan=False))
-    else:
-        _show(wide_console(), jitter, bars)
-    return exit_code(bars, strict=arguments.strict)
+    return finish(arguments, as_json(jitter, bars), bars, lambda at: _show(at, jitter, bars))
 
 
 def bars_of(jitter: Jitter) -> list[Bar]:

@@ -9,7 +9,6 @@ Times are of the wall clock, ratios of processor time. Use an idle machine.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -23,13 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from macontrol.commands.bench.bars import (
-    Bar,
-    add_output_arguments,
-    exit_code,
-    show_bars,
-    wide_console,
-)
+from macontrol.commands.bench.bars import Bar, add_output_arguments, finish, show_bars
 from macontrol.commands.bench.decisions import (
     PeerResult,
     PosteriorType,
@@ -181,11 +174,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     with _progress(hidden=arguments.json) as part:
         outcome = measure(QUICK if arguments.quick else FULL, soak_slots=arguments.slots, part=part)
-    if arguments.json:
-        print(json.dumps(outcome.as_json(), indent=2, allow_nan=False))
-    else:
-        _show(wide_console(), outcome)
-    return exit_code(outcome.bars(), strict=arguments.strict)
+    bars = outcome.bars()
+    return finish(arguments, outcome.as_json(), bars, lambda console: _show(console, outcome))
 
 
 Part = Callable[[str, int], Callable[[], None]]

@@ -102,6 +102,19 @@ class TestDriftingPosterior:
         np.testing.assert_allclose(subject.mean, mean, rtol=0, atol=1e-9)
         np.testing.assert_allclose(subject.variance, variance, rtol=0, atol=1e-9)
 
+    @pytest.mark.parametrize("epsilon", [0.0, 0.001])
+    def test_rounding_errors_of_the_grid_s_variance_do_not_grow(
+        self, paper: Config, epsilon: float
+    ) -> None:
+        subject = drifting(paper, epsilon)
+        slots, x, r = samples(10_000)
+        for slot, position, reward in zip(slots.tolist(), x.tolist(), r.tolist(), strict=True):
+            subject.observe(slot, position, reward)
+        on_grid, state = subject._features.on_grid, subject._state
+        direct = np.einsum("ij,ij->i", on_grid @ state.covariance, on_grid)
+        np.testing.assert_allclose(state.grid_variance, direct, rtol=0, atol=1e-11)
+        assert np.linalg.eigvalsh(state.covariance).min() > 0
+
     def test_its_memory_is_bounded_and_what_is_too_late_is_dropped(self, paper: Config) -> None:
         subject = drifting(paper, 0.01)
         most = (SNAPSHOTS + 1) * INTERVAL
