@@ -25,6 +25,7 @@ from macontrol.controller.survey.resurvey import Resurvey
 from macontrol.hal import Clock
 
 _FIX = "correct the policy: the first policy-fault event has the traceback"
+_PLAIN = (float, float, bool, bool, float)
 _FIX_LATE = "set physical.slot_duration_s higher, or choose a quicker policy"
 
 
@@ -76,7 +77,7 @@ class DecisionPhase:
         held: Decision | None = None,
     ) -> Decision:
         """Observe what arrived, then decide; hold after a fault, and if the antenna is `held`."""
-        decision = Decision(position, position, False, False, nan)
+        decision = None
         with self._policy_code:
             if self._walk is not None:
                 self._walk.take(arrived)
@@ -89,7 +90,7 @@ class DecisionPhase:
         else:
             self._report(slot, self._error)
             self._error = None
-        return decision
+        return decision or Decision(position, position, False, False, nan)
 
     def withdraw(self, slot: int) -> None:
         """Withdraw the reward of a slot; a fault is reported with the next decision."""
@@ -153,10 +154,12 @@ def _checked(decision: Any) -> Decision:
     """The decision as plain numbers, if it is one."""
     if not isinstance(decision, Decision):
         raise TypeError(f"the policy returned {type(decision).__name__}, not a Decision")
-    target, position, switched, transit, shortfall = decision
-    plain = Decision(
-        float(target), float(position), bool(switched), bool(transit), float(shortfall)
-    )
+    plain = decision
+    if tuple(map(type, decision)) != _PLAIN:
+        target, position, switched, transit, shortfall = decision
+        plain = Decision(
+            float(target), float(position), bool(switched), bool(transit), float(shortfall)
+        )
     if not (isfinite(plain.target) and isfinite(plain.position)):
         raise ValueError(f"the policy decided {plain}")
     return plain
