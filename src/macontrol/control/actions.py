@@ -167,7 +167,7 @@ class Actions:
     def _stop(self, _: Parameters, origin: str) -> None:
         if not self._run.stop.is_set:
             self._report(EventKind.ACTION, f"stop by {origin}", None)
-        self._run.stop.request()
+        self._run.stop.request(origin)
 
     def _posterior(self) -> dict[str, Any]:
         run = self._run
