@@ -174,7 +174,7 @@ class Actions:
         if not isinstance(run.policy, HasPosterior):
             name = run.config.algorithm.policy
             reason = f"the policy {name} has no posterior"
-            raise self._refusal(Action.POSTERIOR, reason, "it needs a policy such as moveucb")
+            raise self._refusal(Action.POSTERIOR, reason, "run a policy that has one")
         estimate, last = run.estimate(), run.last
         return {
             "slot": estimate.slot,
