@@ -134,23 +134,28 @@ class KalmanBank:
         return mean
 
     @property
+    def deviations(self) -> Array:
+        """σ of each filter over the grid."""
+        deviations = self.sigma_f2 - self._state.on_grid
+        np.maximum(deviations, 0.0, out=deviations)
+        return np.sqrt(deviations, out=deviations)
+
+    @property
     def variance(self) -> Array:
-        return self.spread(self.shares, self._own_means())
-
-    def _own_means(self) -> Array:
-        """`means` in memory of its own: another thread may read the estimate during a decision."""
-        means = np.empty_like(self._means)
-        self._expansion.fill(self._state.weights, means)
-        return means
-
-    def spread(self, shares: Array, means: Array) -> Array:
-        """The variance of the mixture: that of the filters, and of what they disagree about."""
+        """That of the mixture: that of the filters, and of what they disagree about."""
+        shares, means = self.shares, self._own_means()
         second = np.square(means)
         second -= self._state.on_grid
         variance: Array = shares.dot(second)
         variance += self.sigma_f2
         variance -= np.square(shares.dot(means))
         return np.maximum(variance, 0.0, out=variance)
+
+    def _own_means(self) -> Array:
+        """`means` in memory of its own: another thread may read the estimate during a decision."""
+        means = np.empty_like(self._means)
+        self._expansion.fill(self._state.weights, means)
+        return means
 
     # -- Rewards ------------------------------------------------------------------------------
 

@@ -88,26 +88,27 @@ def score(
     *,
     time_constants: Sequence[float],
     rho_max: float,
-    beta: float,
+    betas: Sequence[float],
     movement_cost: float,
-    horizon: int,
+    horizons: Sequence[int],
 ) -> Array:
     """F_t at every point, for an antenna at the point `here`."""
     spacing = float(points[1] - points[0])
-    value, mixed = np.zeros(len(points)), estimates.mixed_variance
+    value = np.zeros(len(points))
+    deviation = np.sqrt(np.maximum(estimates.variance, 0.0))
     for y in range(len(points)):
         distance = abs(y - here) * spacing
         way = max(ceil(distance / rho_max - 1e-9) - 1, 0)
         side = 1 if y > here else -1
         total = 0.0
-        filters = zip(time_constants, estimates.mean, estimates.share, strict=True)
-        for tau, mean, share in filters:
+        for k, tau in enumerate(time_constants):
+            mean, share, horizon = estimates.mean[k], estimates.share[k], horizons[k]
             decay = np.exp(-np.arange(1, horizon + 1) / tau)
             for j in range(1, min(way, horizon) + 1):
                 total += share * decay[j - 1] * mean[here + side * round(j * rho_max / spacing)]
-            stay = mean[y] + beta * np.sqrt(mixed[y])
+            stay = mean[y] + betas[k] * deviation[k, y]
             total += share * float(decay[way:].sum()) * stay
-        value[y] = (total - movement_cost * distance) / horizon
+        value[y] = (total - movement_cost * distance) / min(horizons)
     return value
 
 

@@ -7,8 +7,12 @@ from macontrol.controller.policies.policy import Policy
 
 TIME_CONSTANTS = (150.0, 600.0, 2400.0, 20000.0)
 """τ of the filters, in slots."""
-HORIZON = 150
-"""H, the slots for which a target is chosen."""
+HORIZONS = (150, 150, 150, 600)
+"""H_k, the slots for which a target is chosen."""
+CURIOSITY = (1.0, 1.0, 1.25, 0.5)
+"""β_k in units of β."""
+STEADINESS = 1.75
+"""Δ in units of margin·σ_f."""
 MEMORY = 0.999
 """γ, by which the evidence of a filter fades with every reward."""
 
@@ -24,6 +28,7 @@ def build(inputs: PolicyInputs) -> Policy:
 
     config, algorithm = inputs.config, inputs.config.algorithm
     sigma_f = inputs.sigma_f2**0.5
+    steadiness = STEADINESS * sigma_f
     beta = algorithm.beta_for(algorithm.policy)
     bank = KalmanBank(
         inputs.features(),
@@ -41,12 +46,13 @@ def build(inputs: PolicyInputs) -> Policy:
         rho_max=config.physical.rho_max,
         beta=beta,
         movement_cost=inputs.movement_cost,
-        margin=algorithm.margin * sigma_f,
-        horizon=HORIZON,
+        margin=algorithm.margin * steadiness,
+        horizons=HORIZONS,
+        curiosity=CURIOSITY,
         start_position=inputs.start_position,
     )
     policy.offer("beta", beta, policy.set_beta)
-    policy.offer("margin", algorithm.margin, lambda m: policy.set_margin(m * sigma_f))
+    policy.offer("margin", algorithm.margin, lambda m: policy.set_margin(m * steadiness))
     return policy
 
 
@@ -54,7 +60,7 @@ DESCRIPTION = PolicyDescription(
     name="track-ucb",
     summary="a bank of filters for slow and fast worlds, and a target worth its way",
     build=build,
-    optimal_beta=1.5,
+    optimal_beta=1.8,
     uses=frozenset({"algorithm.beta", "algorithm.margin", "algorithm.ridge", "kernel"}),
-    variants={"economy": {"algorithm.margin": 0.25}},
+    variants={"economy": {"algorithm.beta": 1.5, "algorithm.margin": 0.15}},
 )

@@ -2,16 +2,19 @@
 
 MoveUCB compares places as they are now. Here each filter of the bank also says how long its
 knowledge lasts: what it expects n slots ahead is dⁿ times what it expects now. The score of a
-target y, n(y) slots of way from x_t, is the expected reward over the next H slots,
+target y, n(y) slots of way from x_t, is the expected reward over the next H_k slots,
 
-    F_t(y) = Σ_k p_k { Σ_{j=1}^{n} d_kʲ μ_k(x_t ± jρ) + Σ_{j=n+1}^{H} d_kʲ (μ_k(y) + βσ(y)) }/H
-             − c_e·|y − x_t|/H,
+    F_t(y) = Σ_k p_k { Σ_{j=1}^{n} d_kʲ μ_k(x_t ± jρ)
+                       + Σ_{j=n+1}^{H_k} d_kʲ (μ_k(y) + β_k σ_k(y)) }/H − c_e·|y − x_t|/H,
 
-so that in a fast world no target is worth a long way. The target is kept while no other is better
-by more than Δ, as with MoveUCB (eq. hysteresis).
+with H the shortest of the H_k. So in a fast world no target is worth a long way, and in a still one
+a small gain is, because it lasts. The target is kept while no other is better by more than Δ, as
+with MoveUCB (eq. hysteresis).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,26 +39,30 @@ class TrackUCB(SurfacePolicy):
         beta: float,
         movement_cost: float,
         margin: float,
-        horizon: int,
+        horizons: Sequence[int],
+        curiosity: Sequence[float],
         start_position: float,
     ) -> None:
         super().__init__(
             bank, rho_max=rho_max, beta=beta, margin=margin, start_position=start_position
         )
-        self._tabulate(movement_cost, horizon)
+        self._curiosity: Array = np.array(curiosity)[:, None]
+        """β_k in units of β."""
+        self._tabulate(movement_cost, np.array(horizons)[:, None])
 
-    def _tabulate(self, movement_cost: float, horizon: int) -> None:
+    def _tabulate(self, movement_cost: float, horizons: NDArray[np.int_]) -> None:
         """What depends only on the distance, from one end of the rail to the other and back."""
+        shortest = int(horizons.min())
         size, spacing, decay = self._grid.size, self._grid.spacing, self.posterior.decay[:, None]
         distance = spacing * np.abs(np.arange(1 - size, size))
         arrival = np.ceil(distance / self._rho_max - 1e-9).astype(np.intp)
         way = np.maximum(arrival - 1, 0)  # n(y): slots on the way before the target is reached
-        ends = np.minimum(way, horizon)
-        self._stay: Array = decay * (decay**ends - decay**horizon) / (1.0 - decay) / horizon
-        self._price: Array = movement_cost / horizon * distance
+        ends = np.minimum(way, horizons)
+        self._stay: Array = decay * (decay**ends - decay**horizons) / (1.0 - decay) / shortest
+        self._price: Array = movement_cost / shortest * distance
         steps = np.arange(1, way[0] + 1)
         on_the_way = np.rint(steps * (self._rho_max / spacing)).astype(np.intp)
-        fade = np.where(steps <= horizon, decay**steps, 0.0) / horizon
+        fade = np.where(steps <= horizons, decay**steps, 0.0) / shortest
         self._steps = np.concatenate((-on_the_way[::-1], on_the_way))
         """The positions on the way down and up the rail, as steps of the grid from here …"""
         self._fade: Array = np.concatenate((fade[:, ::-1], fade), axis=1)
@@ -75,10 +82,9 @@ class TrackUCB(SurfacePolicy):
         bank, size = self.posterior, self._grid.size
         around = slice(size - 1 - here, 2 * size - 1 - here)
         shares, means = bank.shares, bank.means
-        bonus = bank.spread(shares, means)
-        np.sqrt(bonus, out=bonus)
-        bonus *= self._beta
-        worth = means + bonus
+        worth = bank.deviations
+        worth *= self._beta * self._curiosity
+        worth += means
         worth *= self._stay[:, around]
         surface = np.dot(shares, worth, out=self.surface)
         surface -= self._price[around]

@@ -244,6 +244,7 @@ def test_every_decision_is_that_of_the_reference(paper: Config, changes: dict[st
     policy = make_policy(config, survey)
     assert isinstance(policy, TrackUCB)
     sigma_f2, algorithm, grid = survey.sigma_f2(config), config.algorithm, config.grid
+    margin = track_ucb.STEADINESS * algorithm.margin * sigma_f2**0.5
     offset = policy.posterior.offset
     samples: list[Sample] = [
         (slot, float(x), float(r) - offset)
@@ -277,12 +278,12 @@ def test_every_decision_is_that_of_the_reference(paper: Config, changes: dict[st
             grid.nearest(x),
             time_constants=track_ucb.TIME_CONSTANTS,
             rho_max=config.physical.rho_max,
-            beta=algorithm.beta_for("track-ucb"),
+            betas=[algorithm.beta_for("track-ucb") * each for each in track_ucb.CURIOSITY],
             movement_cost=config.reward.movement_cost,
-            horizon=track_ucb.HORIZON,
+            horizons=track_ucb.HORIZONS,
         )
         np.testing.assert_allclose(policy.surface, expected, rtol=0, atol=TOLERANCE)
-        if expected.max() - expected[target] > algorithm.margin * sigma_f2**0.5:
+        if expected.max() - expected[target] > margin:
             target = int(expected.argmax())
             switches += 1
         assert decision.target == grid.points[target]
@@ -324,7 +325,7 @@ def test_settings_change_within_a_run(paper: Config) -> None:
     )
     assert isinstance(changed, TrackUCB)
     assert isinstance(other, TrackUCB)
-    assert changed.settings == {"beta": 1.5, "margin": 0.1}
+    assert changed.settings == {"beta": 1.8, "margin": 0.1}
     changed.adjust("beta", 0.3)
     changed.adjust("margin", 0.5)
     assert changed.settings == other.settings
