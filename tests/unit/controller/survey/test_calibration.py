@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, log, sqrt
+from math import inf, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.calibration import maps, structure
-from macontrol.controller.survey.calibration.advice import Advice, advise
+from macontrol.controller.survey.calibration.advice import Advice, advise, slot_advice
 from macontrol.controller.survey.calibration.estimate import Estimate, jackknife
 from macontrol.controller.survey.calibration.findings import Findings, all_walks, find
 from macontrol.controller.survey.calibration.kernel_fit import fit, form_of
@@ -301,6 +301,26 @@ class TestAdvice:
             (found.noise.value / found.sigma_f.value) ** 2, rel=0.01
         )
         assert not advice.warnings
+
+    @pytest.mark.parametrize(
+        ("coherence_s", "slot_s", "verdict"),
+        [
+            (Estimate(20.0), 0.25, "keep physical.slot_duration_s = 0.25: "),
+            (Estimate(2.0), 0.25, "shorten physical.slot_duration_s = 0.25: "),
+            (Estimate(0.9), 0.25, "use a faster stage"),
+            (Estimate(inf, 5.0, inf), 0.25, "at least 20 slots"),
+            (Estimate(inf, 0.0, inf), 0.25, "choose more --minutes"),
+        ],
+    )
+    def test_a_slot_length_is_recommended(
+        self, coherence_s: Estimate, slot_s: float, verdict: str
+    ) -> None:
+        physical = load_config(preset="lab-5g8-zaber").physical
+        assert (physical.slot_duration_s, physical.actuation_time_s) == (slot_s, 0.1)
+        text = slot_advice(physical, coherence_s)
+        assert verdict in text
+        if isfinite(coherence_s.value):
+            assert f"up to {coherence_s.value / 10:.2g} s" in text
 
     @pytest.mark.parametrize(
         ("tau_slots", "length", "noise", "word"),
