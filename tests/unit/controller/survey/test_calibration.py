@@ -98,6 +98,24 @@ class TestIntervals:
         half = t.ppf(0.975, 4) * error
         assert (found.value, found.low, found.high) == pytest.approx((3.4, 3.4 - half, 3.4 + half))
 
+    def test_the_ends_for_a_variance_are_as_far_as_their_own_error(self) -> None:
+        found = Estimate(0.5, 0.1, 0.9).of_a_variance(0.8)
+        for end in (found.low, found.high):
+            error = 0.4 * (0.8 + end - found.value) / 0.8
+            assert abs(end - found.value) == pytest.approx(error)
+        assert Estimate(0.5, -0.5, 1.5).of_a_variance(0.8).high == inf
+
+    def test_the_interval_of_a_variance_is_missed_on_both_sides(self) -> None:
+        rng, above, below = np.random.default_rng(12), 0, 0
+        for _ in range(400):
+            (found,) = jackknife(
+                list(rng.standard_normal(30)), lambda part: np.array([np.var(part, ddof=1)])
+            )
+            interval = found.of_a_variance(found.value)
+            above, below = above + (interval.low > 1), below + (interval.high < 1)
+        assert above + below < 0.08 * 400
+        assert below < 0.05 * 400  # 37 of a symmetric one: too low an estimate has too low an error
+
     def test_without_degrees_of_freedom_nothing_is_excluded(self) -> None:
         assert Estimate.around(1.0, 0.1, 0).holds(1e9)
 
@@ -107,7 +125,15 @@ class TestStructure:
         blocks = [np.array([1.0, 3.0, np.nan, 2.0]), np.array([0.0, 1.0])]
         # lag 1: (1→3), (0→1); lag 2: (3→2)
         expected = [0.5 * (4 + 1) / 2, 0.5 * 1]
-        assert structure.half_squares(blocks, 2) == pytest.approx(expected)
+        values, count = structure.half_squares(blocks, 2)
+        assert values == pytest.approx(expected)
+        assert count.tolist() == [2, 1]
+
+    def test_lags_with_few_pairs_count_less(self) -> None:
+        rng = np.random.default_rng(11)
+        found = [structure.nugget(list(rng.standard_normal((20, 17))), 16) for _ in range(200)]
+        assert np.mean(found) == pytest.approx(1.0, abs=0.03)
+        assert np.std(found) < 0.095  # 0.104 if all lags count the same
 
     @pytest.mark.parametrize("drift", [0.0, 0.02, 0.1])
     def test_the_noise_is_separated_from_a_random_walk(self, drift: float) -> None:
