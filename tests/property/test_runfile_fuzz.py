@@ -60,7 +60,7 @@ KEYS = (
     *("seed", "policy", "backend", "sigma_f2", "clock", "resumed_from", "pid", "host", "boot_id"),
     "identity",
 )
-COLUMNS = tuple(column.name for column in SLOT_COLUMNS)
+COLUMNS = tuple(column.stored_name for column in SLOT_COLUMNS)
 EVENT_COLUMNS = ("number", "slot", "time_s", "kind", "detail", "value")
 TABLES = ("header", "slots", "events")
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

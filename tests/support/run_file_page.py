@@ -25,6 +25,12 @@ each setting was set, for those that are not a default. The key `survey` has the
 run started from: position, reward and, in `samples`, what else is known of each sample
 (uncertainty, time in UTC, level, its unit, noise floor, SNR, clipped share, number of samples).
 
+A value that is the usual one takes no space: a target or a next position that is the position, and
+an uncertainty, a unit, a noise floor or a transmission share that is that of the first slot. These
+columns are computed when they are read, each from a column whose name begins with `stored_`. There
+null stands for the usual value and '' for null. To change a value by SQL, write into the stored
+column. SQLite 3.31 or newer reads such a file.
+
 This page is generated from the code: run `make docs` after a change.
 """
 

@@ -13,9 +13,20 @@ import pytest
 
 from macontrol.config.model.errors import ActionRefusedError
 from macontrol.control.client import Client
+from macontrol.control.places import connect
 from macontrol.controller.recording.events import EventKind
 from macontrol.controller.recording.runfile import read_run
 from support.waiting import wait_until
+
+
+def can_connect(path: Path) -> bool:
+    """The socket is there before its server listens."""
+    try:
+        connect(path, 10.0).close()
+    except OSError:
+        return False
+    return True
+
 
 COMMAND = [sys.executable, "-m", "macontrol", "bench", "ab", "--backend", "sim", "--json"]
 
@@ -37,7 +48,7 @@ def test_status_shows_the_block_and_stop_ends_the_trial(tmp_path: Path) -> None:
         ExitStack() as closing,
     ):
         closing.callback(process.kill)
-        wait_until(lambda: (locks / "sim.sock").exists())
+        wait_until(lambda: can_connect(locks / "sim.sock"))
         with Client(locks / "sim.sock", "test") as client:
 
             def is_in_second_round() -> bool:

@@ -24,9 +24,11 @@ from macontrol.controller.recording.runfile.schema import (
     CREATE,
     INSERT_EVENT,
     INSERT_HEADER,
-    INSERT_SLOT,
     beside,
     completion_of,
+    create_slots,
+    first_values,
+    insert_slot,
     slot_row,
 )
 
@@ -36,7 +38,6 @@ COPY_INTERVAL_S = 5.0
 """A power cut costs at most the records of this time."""
 Later: TypeAlias = LateReward | ReferenceReading
 _LATER = (LateReward, ReferenceReading)
-_RECORDS = (SlotRecord, Event, *_LATER)
 # What SQLite and its binding raise for a record that no file can store.
 DEFECTS = (
     sqlite3.IntegrityError,
@@ -196,6 +197,7 @@ class RecordWriter:
     def __init__(self) -> None:
         self.early: list[Later] = []
         self._last_slot = 0
+        self._insert = insert_slot({})
 
     def write(self, connection: sqlite3.Connection, chunk: Sequence[Item]) -> Written:
         """Store records in one transaction.
@@ -204,18 +206,21 @@ class RecordWriter:
         """
         slots = [item for item in chunk if type(item) is SlotRecord]
         events = [item for item in chunk if type(item) is Event]
-        late = [item for item in chunk if isinstance(item, _LATER)]
-        defects = [f"{item!r} is not a record" for item in chunk if type(item) not in _RECORDS]
+        others = [item for item in chunk if type(item) not in (SlotRecord, Event)]
+        late = [item for item in others if isinstance(item, _LATER)]
+        defects = [f"{item!r} is not a record" for item in others if type(item) not in _LATER]
         early, lost = self.early, 0
         connection.execute("BEGIN IMMEDIATE")
         try:
             try:
-                connection.executemany(INSERT_SLOT, map(slot_row, slots))
+                self._prepare(connection, slots)
+                connection.executemany(self._insert, map(slot_row, slots))
                 connection.executemany(INSERT_EVENT, events)
             except DEFECTS:  # an impossible value or slot number: find it, store the others
                 connection.execute("ROLLBACK")
                 connection.execute("BEGIN IMMEDIATE")
-                defects += _insert_singly(connection, slots, events)
+                self._prepare(connection, slots)
+                defects += self._insert_singly(connection, slots, events)
             if slots:
                 self._last_slot = slots[-1].slot
             if late or early:
@@ -229,6 +234,14 @@ class RecordWriter:
         self.early = early
         lost += len(defects)
         return Written(len(chunk) - lost - newly_held, lost, defects)
+
+    def _prepare(self, connection: sqlite3.Connection, slots: Sequence[SlotRecord]) -> None:
+        """Before the first slot of a file: declare the table again, with the slot's values."""
+        if slots and not connection.execute("SELECT EXISTS (SELECT * FROM slots)").fetchone()[0]:
+            first = first_values(slots[0])
+            connection.execute("DROP TABLE slots")
+            connection.execute(create_slots(first))
+            self._insert = insert_slot(first)
 
     def _complete(
         self, connection: sqlite3.Connection, late: Iterable[Later]
@@ -250,19 +263,18 @@ class RecordWriter:
                 lost += 1
         return early, lost
 
-
-def _insert_singly(
-    connection: sqlite3.Connection, slots: Iterable[SlotRecord], events: Iterable[Event]
-) -> list[str]:
-    """Insert record by record; return what is wrong with those that cannot be stored."""
-    defects: list[str] = []
-    rows: list[tuple[str, int, Sequence[object]]] = [
-        *((INSERT_SLOT, record.slot, slot_row(record)) for record in slots),
-        *((INSERT_EVENT, event.slot, event) for event in events),
-    ]
-    for statement, slot, row in rows:
-        try:
-            connection.execute(statement, tuple(row))
-        except DEFECTS as error:
-            defects.append(f"slot {slot}: {error}")
-    return defects
+    def _insert_singly(
+        self, connection: sqlite3.Connection, slots: Iterable[SlotRecord], events: Iterable[Event]
+    ) -> list[str]:
+        """Insert record by record; return what is wrong with those that cannot be stored."""
+        defects: list[str] = []
+        rows: list[tuple[str, int, Sequence[object]]] = [
+            *((self._insert, record.slot, slot_row(record)) for record in slots),
+            *((INSERT_EVENT, event.slot, event) for event in events),
+        ]
+        for statement, slot, row in rows:
+            try:
+                connection.execute(statement, tuple(row))
+            except DEFECTS as error:
+                defects.append(f"slot {slot}: {error}")
+        return defects

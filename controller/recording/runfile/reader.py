@@ -79,7 +79,7 @@ class OpenRun:
                 check_tables(self._connection, self.path)
                 self.header = _read_header(self._connection, self.path)
                 stored = {
-                    name for _, name, *_ in self._connection.execute("PRAGMA table_info(slots)")
+                    name for _, name, *_ in self._connection.execute("PRAGMA table_xinfo(slots)")
                 }
                 self._select = {
                     c.name: _expression(c, stored, self.format, self.path) for c in SLOT_COLUMNS

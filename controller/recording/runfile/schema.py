@@ -5,11 +5,19 @@ It has three tables: `header` (key and JSON value), `slots` (one row per slot) a
 shape of the header, the two numbers and the key `version` never change, so that every version can
 report which version wrote a file. A new column gets a higher FORMAT, which it names (`since`), and
 a default: rows of older files are read with the default, null if it has none.
+
+Since format 5, a value that is the usual one takes no space. The column `target` is computed from
+`stored_target`, which is null where the target is the position. In other columns null stands for
+the value of the first slot, which is part of the table's declaration. There '' stands for null.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from math import isfinite
+from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from macontrol.controller.recording.records import (
@@ -20,7 +28,7 @@ from macontrol.controller.recording.records import (
 )
 from macontrol.hal.probe import Signal
 
-FORMAT = 4
+FORMAT = 5
 APPLICATION_ID = 0x4D41434F  # "MACO"
 
 Kind: TypeAlias = Literal["count", "number", "truth", "word"]
@@ -30,6 +38,7 @@ _SQL_TYPE: dict[Kind, str] = {
     "truth": "INTEGER",
     "word": "TEXT",
 }
+_STORED_PREFIX = "stored_"
 WAVELENGTHS = "wavelengths"
 
 
@@ -47,13 +56,41 @@ class Column(NamedTuple):
     """The first format that has the column."""
     is_later: bool = False
     """Whether another thread gives the value when the slot is over."""
+    usual: Literal["position", "first"] | None = None
+    """Which value takes no space: the slot's position, or the value of the first slot."""
 
     @property
-    def declaration(self) -> str:
+    def stored_name(self) -> str:
+        """The column that has the values; `name` is computed from it if there is a usual value."""
+        return self.name if self.usual is None else _STORED_PREFIX + self.name
+
+    def usual_value(self, first: Mapping[str, object], position: str = "position") -> str:
+        """The SQL expression of the usual value, given the values of the first slot."""
+        return position if self.usual == "position" else _literal(first.get(self.name))
+
+    def declaration(self, first: Mapping[str, object] = MappingProxyType({})) -> str:
+        """The column in the declaration of its table."""
+        if self.usual is not None:
+            value = f"nullif(ifnull({self.stored_name}, {self.usual_value(first)}), '')"
+            return f"{self.name} {_SQL_TYPE[self.kind]} AS ({value}) VIRTUAL"
         # Only the slot is required: an incomplete record is better than none.
         default = "" if self.default is None else f" NOT NULL DEFAULT {self.default!r}"
         key = " PRIMARY KEY" if self.is_key else ""
         return f"{self.name} {_SQL_TYPE[self.kind]}{key}{default}"
+
+
+def _literal(value: object) -> str:
+    """The SQL expression of a value, null without one.
+
+    Versions of SQLite differ in the last bit of a decimal number. They agree on a quotient.
+    """
+    if isinstance(value, str) and value.isalnum() and value.isascii():
+        return f"'{value}'"
+    if isinstance(value, float) and isfinite(value):
+        numerator, denominator = value.as_integer_ratio()
+        if abs(numerator) < 1 << 53 and denominator < 1 << 62:
+            return f"CAST({numerator} AS REAL) / {denominator}"
+    return "NULL"
 
 
 SLOT_COLUMNS = (
@@ -63,10 +100,16 @@ SLOT_COLUMNS = (
     Column("commanded", "number", WAVELENGTHS, "where the stage was sent; null without a command"),
     Column("on_time", "truth", "", "whether the stage stood still by s_t + T_a"),
     Column("reward", "number", "bit/s/Hz", "r_t; null if there is none"),
-    Column("uncertainty", "number", "bit/s/Hz", "standard deviation of r_t; null if unknown"),
+    Column(
+        "uncertainty",
+        "number",
+        "bit/s/Hz",
+        "standard deviation of r_t; null if unknown",
+        usual="first",
+    ),
     Column("invalid", "word", "", "the reason why there is no reward; null if there is one"),
-    Column("target", "number", WAVELENGTHS, "z_t, where the antenna is headed"),
-    Column("next_position", "number", WAVELENGTHS, "x_{t+1}, as decided"),
+    Column("target", "number", WAVELENGTHS, "z_t, where the antenna is headed", usual="position"),
+    Column("next_position", "number", WAVELENGTHS, "x_{t+1}, as decided", usual="position"),
     Column("switched", "truth", "", "whether the target changed in this slot"),
     Column("transit", "truth", "", "whether the target is beyond the next position"),
     Column("shortfall", "number", "bit/s/Hz", "max F_t − F_t(z_t); null without a surface"),
@@ -84,8 +127,16 @@ SLOT_COLUMNS = (
         "the unit of level_db and noise_floor_db: dBFS (0 is the full scale of the radio), dBm "
         "(the probe is calibrated) or dB (it measures a ratio)",
         since=2,
+        usual="first",
     ),
-    Column("noise_floor_db", "number", "dB", "the noise floor in use, in level_unit", since=2),
+    Column(
+        "noise_floor_db",
+        "number",
+        "dB",
+        "the noise floor in use, in level_unit",
+        since=2,
+        usual="first",
+    ),
     Column("snr_db", "number", "dB", "the SNR; null if the power is at the floor", since=2),
     Column(
         "clipped_share",
@@ -102,6 +153,7 @@ SLOT_COLUMNS = (
         "1 − τ_t/T_s, the part of the slot that the antenna's move left to transmit: a factor of "
         "r_t; null in older files, whose slots all spend τ_t = T_a",
         since=3,
+        usual="first",
     ),
     Column(
         "reference_db",
@@ -141,10 +193,22 @@ def column_rows() -> list[tuple[str, str, str, str]]:
     ]
 
 
+def create_slots(first: Mapping[str, object]) -> str:
+    """The statement that creates the table of the slots, given the values of the first one."""
+    stored = [
+        f"{column.stored_name} {_SQL_TYPE[column.kind]}"
+        for column in SLOT_COLUMNS
+        if column.usual is not None
+    ]
+    return (
+        f"CREATE TABLE slots ({', '.join([c.declaration(first) for c in SLOT_COLUMNS] + stored)})"
+    )
+
+
 CREATE = (
     "CREATE TABLE header (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    f"CREATE TABLE slots ({', '.join(column.declaration for column in SLOT_COLUMNS)})",
-    f"CREATE TABLE events ({', '.join(column.declaration for column in EVENT_COLUMNS)})",
+    create_slots({}),
+    f"CREATE TABLE events ({', '.join(column.declaration() for column in EVENT_COLUMNS)})",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT}",
 )
@@ -167,16 +231,37 @@ def _insert(table: str, fields: tuple[str, ...]) -> str:
 INSERT_HEADER = _insert("header", ("key", "value"))
 REPLACE_HEADER = INSERT_HEADER.replace("INSERT", "REPLACE", 1)
 # A record is stored in its own order, without its last fields, which the file does not have.
-_STORED = tuple(
-    column.name for column in SLOT_COLUMNS if column.default is None and not column.is_later
-)
-assert SlotRecord._fields[: len(_STORED)] == _STORED
+_STORED = tuple(column for column in SLOT_COLUMNS if column.default is None and not column.is_later)
+_STORED_FIELDS = tuple(column.name for column in _STORED)
+assert SlotRecord._fields[: len(_STORED)] == _STORED_FIELDS
 assert Event._fields == tuple(column.name for column in EVENT_COLUMNS[1:])
-INSERT_SLOT = _insert("slots", _STORED)
 INSERT_EVENT = _insert("events", Event._fields)
+
+
+def insert_slot(first: Mapping[str, object]) -> str:
+    """The statement that stores a slot in the table of `create_slots`."""
+    position = f"?{_STORED_FIELDS.index('position') + 1}"
+    values = []
+    for n, column in enumerate(_STORED, 1):
+        usual = "NULL" if column.usual is None else column.usual_value(first, position)
+        values.append(f"?{n}" if usual == "NULL" else f"nullif(ifnull(?{n}, ''), {usual})")
+    names = ", ".join(column.stored_name for column in _STORED)
+    return f"INSERT INTO slots ({names}) VALUES ({', '.join(values)})"
+
+
+def first_values(record: SlotRecord) -> dict[str, object]:
+    """The values of a first slot, of which later ones are stored only if they differ."""
+    return {name: getattr(record, name) for name in _FIRST}
+
+
+_FIRST = tuple(column.name for column in SLOT_COLUMNS if column.usual == "first")
+_NAMES = {column.name: column.stored_name for column in SLOT_COLUMNS}
 COMPLETE_SLOT = (
-    "UPDATE slots SET reward = ?2, uncertainty = ?3, invalid = ?4, late = ?2 IS NOT NULL, "
-    + ", ".join(f"{name} = ifnull(?{n}, {name})" for n, name in enumerate(Signal._fields, 5))
+    "UPDATE slots SET reward = ?2, stored_uncertainty = ifnull(?3, ''), invalid = ?4, "
+    "late = ?2 IS NOT NULL, "
+    + ", ".join(
+        f"{_NAMES[name]} = ifnull(?{n}, {_NAMES[name]})" for n, name in enumerate(Signal._fields, 5)
+    )
     + " WHERE slot = ?1"
 )
 
@@ -187,9 +272,8 @@ COMPLETE_REFERENCE = (
 )
 
 
-def slot_row(record: SlotRecord) -> tuple[object, ...]:
-    """The values of INSERT_SLOT."""
-    return record[: len(_STORED)]
+slot_row: Callable[[SlotRecord], tuple[object, ...]] = itemgetter(slice(len(_STORED)))
+"""The values of `insert_slot`."""
 
 
 def completion_of(item: LateReward | ReferenceReading) -> tuple[str, tuple[object, ...]]:

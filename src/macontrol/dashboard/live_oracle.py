@@ -21,6 +21,8 @@ _KEPT_S = 60.0
 _ANSWER_S = 30.0
 _LONGEST_LINE = 1 << 20
 _MOST_HELPERS = 2
+_NICENESS = 15
+"""A helper runs below everything else of this machine."""
 
 
 class LiveOracle:
@@ -89,6 +91,8 @@ class LiveOracle:
                 limit=_LONGEST_LINE,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
             await self._ask(process)
         except (OSError, ValueError, TimeoutError):
             pass

@@ -8,9 +8,7 @@ it came in a limited time. It ends with its input. Memory does not grow with the
 from __future__ import annotations
 
 import json
-import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +63,7 @@ class _Oracle:
 
 
 def main(words: list[str]) -> int:
-    """Answer until the end of the input; run below everything else of this machine."""
-    with suppress(OSError):
-        os.nice(15)
+    """Answer until the end of the input."""
     try:
         oracle = _Oracle(Path(words[0]))
     except MacontrolError as error:

@@ -25,12 +25,13 @@ from macontrol.commands.bench.decisions import (
 from macontrol.commands.bench.direct import DirectPosterior
 from macontrol.commands.bench.memory import soak
 from macontrol.commands.bench.peers import ScipyPosterior
-from macontrol.commands.bench.posterior import GRIDS, RAILS, WINDOWS, Effort, Outcome, measure
+from macontrol.commands.bench.posterior import GRIDS, WINDOWS, Effort, Outcome, measure
 from macontrol.config import Config
 from macontrol.config.model.suggestion import pip_install
 from macontrol.controller.host.blas import loaded_blas
 
-TINY = Effort(map_slots=64, rounds=1, block=4, scipy=2, sklearn=1, growth_rounds=1)
+SHORT_RAILS = (6, 12)
+TINY = Effort(64, rounds=1, block=4, scipy=2, sklearn=1, growth_rounds=1, rails=SHORT_RAILS)
 
 
 def refuse(constant: str) -> None:
@@ -159,7 +160,7 @@ class TestOutcome:
     def test_covers_the_sizes_asked_for(self, outcome: Outcome) -> None:
         assert tuple(outcome.by_window) == WINDOWS == (100, 300, 1000, 3000)
         assert tuple(outcome.by_grid) == GRIDS == (601, 1201, 3001, 6001)
-        assert tuple(outcome.by_rail) == RAILS == (6, 24, 48, 96)
+        assert tuple(outcome.by_rail) == SHORT_RAILS
         assert outcome.config.algorithm.window == 300
         assert outcome.config.grid_size == 601
 

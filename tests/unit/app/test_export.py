@@ -197,8 +197,8 @@ def test_the_map_of_a_run_as_needed_has_the_rewards_of_a_holding_antenna(tmp_pat
     with closing(sqlite3.connect(path)) as connection:
         config = CONFIG.replace(physical__actuation="as-needed").model_dump_json()
         connection.execute("UPDATE header SET value = ? WHERE key = 'config'", (config,))
-        connection.execute("UPDATE slots SET transmission_share = 1.0")
-        connection.execute("UPDATE slots SET transmission_share = 0.8 WHERE slot = 2")
+        connection.execute("UPDATE slots SET stored_transmission_share = 1.0")
+        connection.execute("UPDATE slots SET stored_transmission_share = 0.8 WHERE slot = 2")
         connection.commit()
     assert main(["export", str(path), "--format", "map", "--out", str(out)]) == 0
     found = load_map(out, CONFIG.replace(physical__actuation="as-needed"))

@@ -302,7 +302,8 @@ def test_a_run_without_a_reward_or_a_position_has_a_report(tmp_path: Path) -> No
         connection.commit()
     assert "no measurement was valid" in page_of(path).words
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE slots SET position = NULL, target = NULL, next_position = NULL")
+        connection.execute("UPDATE slots SET position = NULL")
+        connection.execute("UPDATE slots SET stored_target = '', stored_next_position = ''")
         connection.commit()
     page_of(path)
 

@@ -17,6 +17,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from macontrol.dashboard import daemons
 from macontrol.dashboard.access import Access
 from macontrol.dashboard.board import Board
+from macontrol.dashboard.limits import RateLimit
 from macontrol.dashboard.pages import make_application
 from macontrol.dashboard.run_library import RunLibrary
 from macontrol.dashboard.server import LIMITS
@@ -247,7 +248,7 @@ class TestLoopback(DashboardCase):
         assert self.with_token("/api/daemons/left/hold", "POST").code == 200
 
     def test_a_flood_of_requests_is_limited(self) -> None:
-        self.board.request_limit._burst = 20
+        self.board.request_limit = RateLimit(1e-3, 20)
         codes = [self.ask("/api/daemons").code for _ in range(40)]
         assert codes[:20] == [200] * 20
         assert 429 in codes

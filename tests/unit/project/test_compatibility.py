@@ -12,11 +12,13 @@ import pytest
 from macontrol.cli import main
 from macontrol.config import Config, layers, load_config
 from macontrol.controller.recording.runfile.reader import read_run
+from macontrol.controller.recording.runfile.schema import FORMAT
 from macontrol.controller.survey.file import NoSurvey, fresh_survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import load_map, map_config
 
 BEFORE = Path(__file__).parents[2] / "fixtures" / "before-packages"
+FORMAT_4 = Path(__file__).parents[2] / "fixtures" / "run-file-4" / "lab-run.sqlite"
 DECISIONS = np.load(BEFORE / "decisions.npz")
 CASES: dict[str, dict[str, Any]] = json.loads(str(DECISIONS["cases"]))
 
@@ -54,6 +56,21 @@ def test_a_run_from_before_is_run_again_the_same(tmp_path: Path, name: str, slot
         np.testing.assert_array_equal(after.slots[column], before.slots[column])
     # The channel is computed again: its last digits depend on the processor.
     np.testing.assert_allclose(after.slots["reward"], before.slots["reward"], rtol=1e-9)
+
+
+def test_a_run_file_of_the_fourth_format_is_read_like_one_of_today(tmp_path: Path) -> None:
+    """Today the usual values of the same run take no space."""
+    run = ["--backend", "sim", "--preset", "lab-2g4-grbl", "--fast", "--slots", "60"]
+    assert main([*run, "--run", str(tmp_path / "run.sqlite"), "--log", "json"]) == 0
+    before, after = read_run(FORMAT_4), read_run(tmp_path / "run.sqlite")
+    assert (before.format, after.format) == (4, FORMAT)
+    assert FORMAT > 4
+    assert before.slots.keys() == after.slots.keys()
+    for name, values in before.slots.items():
+        if values.dtype == np.float64:
+            np.testing.assert_allclose(after.slots[name], values, rtol=1e-9, err_msg=name)
+        else:
+            np.testing.assert_array_equal(after.slots[name], values, err_msg=name)
 
 
 def differences(config: Config, stored: dict[str, dict[str, Any]]) -> list[str]:

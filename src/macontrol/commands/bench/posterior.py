@@ -73,10 +73,11 @@ class Effort:
     scipy: int
     sklearn: int
     growth_rounds: int
+    rails: tuple[int, ...] = RAILS
 
 
 FULL = Effort(map_slots=8192, rounds=200, block=100, scipy=10, sklearn=5, growth_rounds=50)
-QUICK = Effort(map_slots=512, rounds=3, block=25, scipy=2, sklearn=1, growth_rounds=3)
+QUICK = Effort(512, rounds=3, block=25, scipy=2, sklearn=1, growth_rounds=3, rails=(6, 24))
 
 
 @dataclass(frozen=True)
@@ -218,10 +219,10 @@ def measure(effort: Effort, *, soak_slots: int | None, part: Part) -> Outcome:
         block=effort.block,
         advance=part("growth with G", effort.growth_rounds),
     )
-    rails = {rail: config.replace(physical__region_length=float(rail)) for rail in RAILS}
+    rails = {rail: config.replace(physical__region_length=float(rail)) for rail in effort.rails}
     by_rail = growth(
         rails,
-        {rail: World(rails[rail], seed=SEED, slots=RAIL_SLOTS) for rail in RAILS},
+        {rail: World(rails[rail], seed=SEED, slots=RAIL_SLOTS) for rail in effort.rails},
         rounds=effort.growth_rounds,
         block=effort.block,
         advance=part("growth with D", effort.growth_rounds),

@@ -282,7 +282,7 @@ def test_other_databases_and_places_are_refused(tmp_path: Path) -> None:
         "DELETE FROM header WHERE key = 'config'",
         "DROP TABLE header",
         "DROP TABLE slots",
-        "ALTER TABLE slots DROP COLUMN position",
+        "ALTER TABLE slots DROP COLUMN reward",
         "UPDATE events SET detail = CAST(x'ff' AS TEXT)",
     ],
 )

@@ -186,12 +186,13 @@ LAST = "WHERE slot = 40"
 DAMAGES = [
     *(
         f"UPDATE slots SET {name} = {value} {LAST}"
-        for name in ("position", "next_position", "target", "start_s")
-        for value in ("NULL", "'abc'", "x'00ff'", "9e999", "-9e999")
+        for name in ("position", "stored_next_position", "stored_target", "start_s")
+        for value in ("''", "'abc'", "x'00ff'", "9e999", "-9e999")
     ),
+    *(f"UPDATE slots SET {name} = NULL {LAST}" for name in ("position", "start_s")),
     *(
         f"UPDATE slots SET {name} = {value} {LAST}"
-        for name in ("next_position", "target")
+        for name in ("stored_next_position", "stored_target")
         for value in ("1e9", "-1", "6.1")
     ),
     *(
