@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isfinite, log, sqrt
 from typing import Any
 
@@ -178,6 +179,15 @@ class TestMaps:
         found = maps.backlash(all_walks(walked(rewards, 0.1, rng, shift)))
         assert found.holds(shift)
         assert found.high - found.low < 0.12
+
+    def test_backlash_is_not_larger_than_it_is_where_fringes_are_short(self) -> None:
+        """Three points of a fringe of 0.5 wavelengths have 3/4 of its slope, five have 93 %."""
+        rng = np.random.default_rng(13)
+        samples = walked(np.zeros((4000, 61)), 0.0, rng)
+        fringes = np.cos(2 * np.pi * (samples.position + 0.01 * samples.direction) / 0.5)
+        noise = 0.02 * rng.standard_normal(len(samples))
+        found = maps.backlash(all_walks(replace(samples, reward=fringes + noise)))
+        assert found.value == pytest.approx(0.02, rel=0.12)
 
     def test_a_transient_after_a_move_shows(self) -> None:
         rng = np.random.default_rng(5)
