@@ -26,8 +26,9 @@ from macontrol.dashboard.run_tail import RunTail
 
 FAST_HZ, IDLE_HZ = 10, 1
 POSTERIOR_INTERVAL_S = 0.2
-SILENT_S = 1.0
-"""A daemon that sends no snapshot for longer counts as not answering."""
+SILENT_S = 0.8
+"""A watched daemon that sends no snapshot for longer counts as not answering."""
+_IDLE_SILENT_S = 2.5 / IDLE_HZ
 _POINTS = 160
 _EVENTS = 200
 _SCAN_S = 0.5
@@ -66,7 +67,7 @@ class Daemon:
 
     @property
     def is_answering(self) -> bool:
-        limit_s = SILENT_S if self._rate == FAST_HZ else 2.5 * SILENT_S
+        limit_s = SILENT_S if self._rate == FAST_HZ else _IDLE_SILENT_S
         return self.is_connected and time.monotonic() - self.last_heard < limit_s
 
     @property
