@@ -161,10 +161,10 @@ def test_an_event_has_the_text_of_the_log(tmp_path: Path) -> None:
     """A damaged value is left out."""
     path = write_run(tmp_path / "run.sqlite", range(1, 5))
     with closing(sqlite3.connect(path)) as file, file:
-        rows = [(3, "missed", "a stall", 2), (4, "missed", "another", "many")]
+        rows = [(3, "missed-slots", "a stall", 2), (4, "missed-slots", "another", "many")]
         file.executemany(
             "INSERT INTO events (slot, time_s, kind, detail, value) VALUES (?, 7, ?, ?, ?)", rows
         )
     *_, whole, damaged = digest(path)["events"]
-    assert whole["text"] == "slot 3: missed: a stall, 2 slots"
-    assert (damaged["value"], damaged["text"]) == (None, "slot 4: missed: another")
+    assert whole["text"] == "slot 3: missed-slots: a stall, 2 slots"
+    assert (damaged["value"], damaged["text"]) == (None, "slot 4: missed-slots: another")
