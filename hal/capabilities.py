@@ -1,4 +1,4 @@
-"""What a probe can do beyond measuring rewards, as small protocols.
+"""What a probe or a bench can do beyond the protocols `Probe` and `Backend`, as small protocols.
 
 The runtime needs only `Probe`. The start of a bench, the doctor and the noise floor request check
 with `isinstance` whether a probe has one of these capabilities, and need no concrete driver.
@@ -62,6 +62,14 @@ class HasNoiseFloor(Protocol):
 
     def use_noise_floor(self, floor: NoiseFloor) -> None:
         """Replace the noise floor in use by an earlier one."""
+
+
+@runtime_checkable
+class MeasuresFloor(Protocol):
+    """A bench that switches its transmitter off while the noise floor is measured, if it can."""
+
+    def silent_floor(self, probe: HasNoiseFloor, *, again: bool = False) -> NoiseFloor:
+        """Measure the noise floor; `again`: that of the reference receiver too, if known before."""
 
 
 @runtime_checkable

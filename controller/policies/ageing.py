@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
-from macontrol.controller.policies.description import USES_POSTERIOR, PolicyInputs
+from macontrol.controller.policies.description import PolicyInputs
 from macontrol.controller.policies.moveucb.algorithm import MoveUCB
 from macontrol.controller.policies.policy import Decision, Posterior
-
-USES = USES_POSTERIOR | {"algorithm.beta", "algorithm.search"}
-"""The settings of `[algorithm]` and others that these policies use."""
 
 
 class AgeingPosterior(Posterior, Protocol):
@@ -32,7 +29,8 @@ class AgeingUCB(MoveUCB):
 
 
 def ageing_ucb(inputs: PolicyInputs, posterior: AgeingPosterior) -> AgeingUCB:
-    """The policy over an estimate, with the config's β and search."""
+    """The policy over an empty estimate, which gets the survey, with the config's β and search."""
+    inputs.give_samples(posterior)
     config, algorithm = inputs.config, inputs.config.algorithm
     beta = algorithm.beta_for(algorithm.policy)
     policy = AgeingUCB(
@@ -46,12 +44,3 @@ def ageing_ucb(inputs: PolicyInputs, posterior: AgeingPosterior) -> AgeingUCB:
     )
     policy.offer("beta", beta, policy.set_beta)
     return policy
-
-
-def observe_survey(inputs: PolicyInputs, posterior: Posterior) -> None:
-    """Give an estimate the samples of the survey, in the slots before slot 1."""
-    if inputs.with_samples:
-        first = 1 - len(inputs.survey.position)
-        samples = zip(inputs.survey.position, inputs.survey.reward, strict=True)
-        for slot, (position, reward) in enumerate(samples, start=first):
-            posterior.observe(slot, float(position), float(reward))

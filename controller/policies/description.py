@@ -16,10 +16,13 @@ from macontrol.controller.policies.policy import Policy, Posterior
 
 if TYPE_CHECKING:
     from macontrol.config import Config
+    from macontrol.controller.policies.features import KernelFeatures
     from macontrol.controller.survey.samples import Survey
 
 USES_POSTERIOR = frozenset({"algorithm.ridge", "kernel", "reward.offset"})
 """The settings of a policy with a posterior."""
+USES_CONFIDENCE = USES_POSTERIOR | {"algorithm.beta", "algorithm.search"}
+"""Those of one that goes for the largest upper confidence bound."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,24 @@ class PolicyInputs:
         """The posterior, calibrated by the survey, with its samples in the window."""
         from macontrol.controller.policies.estimate import make_posterior
 
-        offset = self.survey.offset(self.config)
-        posterior = make_posterior(self.config, self.sigma_f2, offset)
+        posterior = make_posterior(self.config, self.sigma_f2, self.survey.offset(self.config))
+        self.give_samples(posterior)
+        return posterior
+
+    def features(self) -> KernelFeatures:
+        """The features of the config's kernel, on its grid."""
+        from macontrol.controller.policies.features import kernel_features
+        from macontrol.controller.policies.kernel import kernel_from_config
+
+        return kernel_features(kernel_from_config(self.config.kernel), self.config.grid)
+
+    def give_samples(self, posterior: Posterior) -> None:
+        """Give an estimate the samples of the survey, in the slots before slot 1."""
         if self.with_samples:
             first = 1 - len(self.survey.position)
             samples = zip(self.survey.position, self.survey.reward, strict=True)
             for slot, (position, reward) in enumerate(samples, start=first):
                 posterior.observe(slot, float(position), float(reward))
-        return posterior
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,13 @@ class StopToken:
 
     def __init__(self) -> None:
         self.is_set = False
+        self.by = ""
+        """Who requested it first, where that is known."""
 
-    def request(self) -> None:
+    def request(self, by: str = "") -> None:
         """Request the stop. Safe in a signal handler."""
+        if not self.is_set:
+            self.by = by
         self.is_set = True
 
     def keep_on(self) -> bool:

@@ -19,8 +19,7 @@ from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
 from macontrol.hal import Backend, Clock
-from macontrol.hal.capabilities import HasNoiseFloor
-from macontrol.serial_bench import SerialBench, silent_floor
+from macontrol.hal.capabilities import HasNoiseFloor, MeasuresFloor
 
 # Measurements are numbered from here on: far enough before slot 1.
 _FIRST_NUMBER = -500_000
@@ -159,10 +158,11 @@ class Alignment:
         bench, probe = self._bench, self._bench.probe
         if not isinstance(probe, HasNoiseFloor):
             return "this probe has no noise floor to measure"
-        transmitter = bench.transmitter if isinstance(bench, SerialBench) else None
         try:
             with PROBE_CODE:
-                return f"noise floor {silent_floor(probe, transmitter)}"
+                if isinstance(bench, MeasuresFloor):
+                    return f"noise floor {bench.silent_floor(probe)}"
+                return f"noise floor {probe.measure_noise_floor()}"
         except ProbeError as error:
             return str(error)
 

@@ -251,6 +251,8 @@ class Daemon:
             if not self._options.fast:
                 self._enter_realtime(closing, loop)
             self._run_slots(loop, policy, start)
+            if by := self._signals.stop.by:
+                reason = f"ended by {by}"
         except ForcedStop:
             forced, reason = True, "forced"
         except MacontrolError as error:

@@ -49,7 +49,7 @@ def samples_of(probe: Probe, choice: SlotChoice, config: Config) -> HasSamples:
     if not isinstance(probe, HasSamples):
         raise ConfigError(
             f"--record-iq: the probe {config.probe.driver} has no IQ samples",
-            "use a radio (rtl_tcp or soapy), or leave the option out",
+            "use a probe that is a radio, or leave the option out",
         )
     _format_of(probe)
     measure_s = min(config.longest_measure_s, LONGEST_WINDOW_S)

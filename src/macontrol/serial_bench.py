@@ -220,9 +220,7 @@ class SerialBench:
         left = _FLOOR_ATTEMPTS
         while True:
             try:
-                return self._unless_stopped(
-                    partial(silent_floor, probe, self.transmitter, self.reference)
-                )
+                return self._unless_stopped(partial(self.silent_floor, probe))
             except ProbeError as error:
                 left -= 1
                 if left == 0 or self._stop.is_set:
@@ -234,7 +232,20 @@ class SerialBench:
         with ExitStack() as closing:
             if self.transmitter is not None:  # otherwise a person has switched it off
                 closing.enter_context(silence.kept(self._clock.now))
-            return silent_floor(probe, self.transmitter, self.reference, again=True)
+            return self.silent_floor(probe, again=True)
+
+    def silent_floor(self, probe: HasNoiseFloor, *, again: bool = False) -> NoiseFloor:
+        """Measure the noise floor, with the transmitter off if a command can switch it.
+
+        The floor of the reference receiver is measured too; its failure changes nothing.
+        """
+        with ExitStack() as closing:
+            if self.transmitter is not None:
+                closing.enter_context(self.transmitter.silent())
+            floor = probe.measure_noise_floor()
+            if self.reference is not None:
+                self.reference.measure_floor(again=again)
+            return floor
 
     def _plausible(self, probe: HasNoiseFloor, found: NoiseFloor) -> NoiseFloor:
         """The measured floor; with the transmitter on, the floor of the run to continue.
@@ -310,26 +321,6 @@ class SerialBench:
     def prior_survey(self, positions_mm: Sequence[float]) -> None:
         """A real rail is unknown before its survey."""
         return
-
-
-def silent_floor(
-    probe: HasNoiseFloor,
-    transmitter: Transmitter | None,
-    reference: ReferenceReceiver | None = None,
-    *,
-    again: bool = False,
-) -> NoiseFloor:
-    """Measure the noise floor, with the transmitter off if a command can switch it.
-
-    The floor of the reference receiver is measured too; its failure changes nothing.
-    """
-    with ExitStack() as closing:
-        if transmitter is not None:
-            closing.enter_context(transmitter.silent())
-        floor = probe.measure_noise_floor()
-        if reference is not None:
-            reference.measure_floor(again=again)
-        return floor
 
 
 def _close(code: RaisedAs, device: SerialStage | Probe) -> None:

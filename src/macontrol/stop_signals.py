@@ -56,4 +56,4 @@ class StopSignals:
                 return
             raise ForcedStop
         self.first, self._first_at_s = number, now
-        self.stop.request()
+        self.stop.request(signal.Signals(number).name)

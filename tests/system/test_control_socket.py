@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pytest
 
 import macontrol
 from macontrol.config.model.errors import ActionRefusedError, NoDaemonError, UsageError
-from macontrol.control.messages import METHODS
+from macontrol.control.messages import METHODS, MOST_CLIENTS
 from macontrol.control.states import State
 from macontrol.controller.recording.events import EventKind
 from support.operated import MACONTROL, Operated, simulated
@@ -314,6 +315,15 @@ class TestCommands:
     )
     def test_a_wrong_word_is_refused(self, shared: Operated, words: list[str], code: int) -> None:
         assert command(shared, *words).returncode == code
+
+    def test_a_daemon_with_too_many_clients_is_not_taken_for_none(self, tmp_path: Path) -> None:
+        with simulated(tmp_path) as daemon, ExitStack() as others:
+            for _ in range(MOST_CLIENTS):
+                client = others.enter_context(socket.socket(socket.AF_UNIX))
+                client.connect(str(daemon.path))
+            done = command(daemon, "status")
+        assert done.returncode == NoDaemonError.exit_code
+        assert str(daemon.path) in done.stderr
 
     def test_several_daemons_have_names(self, shared: Operated, tmp_path: Path) -> None:
         with simulated(tmp_path, "--name", "left") as left:

@@ -200,7 +200,7 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: signal.Signals) 
     run = read_run(path)
     assert len(run.slots["slot"]) == summary["slots"] > 0
     assert kinds(run)[-1] == EventKind.STOP
-    assert daemon.reported("stop")[0]["detail"] == "the run has ended"
+    assert daemon.reported("stop")[0]["detail"] == f"ended by {number.name}"
     assert [line["event"] for line in daemon.lines if line["level"] == "error"] == []
     check_raster(run)
     missed = sum(event.value or 0 for event in run.events if event.kind == EventKind.MISSED)
@@ -219,7 +219,7 @@ def test_a_signal_ends_a_long_slot_early(tmp_path: Path) -> None:
     with Macontrol(tmp_path, "--set=physical.slot_duration_s=600") as daemon:
         daemon.until("start")
         assert daemon.stop() == 0
-        assert daemon.reported("stop")[0]["detail"] == "the run has ended"
+        assert daemon.reported("stop")[0]["detail"] == "ended by SIGTERM"
 
 
 def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:

@@ -351,6 +351,28 @@ def test_everything_has_a_name_a_contrast_and_a_place_in_the_order(page: Page, s
     assert {style for index, style in places if index > 10} == {"solid"}
 
 
+def test_plots_and_legends_follow_the_colours_of_the_system(page: Page) -> None:
+    page.open("#/runs")
+    page.wait(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, ".run a")) >= 2)
+    page.driver.find_elements(By.CSS_SELECTOR, ".run a")[-1].click()
+    page.wait(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, ".legend li")) > 8)
+    picture = (
+        "return [...document.querySelectorAll('.rail-plot canvas, .rail-panel .head:first-child "
+        ".legend canvas, .reward-panel canvas')].map((c) => c.toDataURL())"
+    )
+    schemes = []
+    for scheme in ("light", "dark"):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        page.driver.execute_async_script(
+            "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
+        )
+        schemes.append(page.script(picture))
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert len(schemes[0]) > 8
+    assert all(light != dark for light, dark in zip(*schemes, strict=True))
+
+
 @pytest.mark.parametrize("width", [390, 1920])
 def test_nothing_is_wider_than_the_screen(page: Page, width: int) -> None:
     page.driver.execute_cdp_cmd(
@@ -378,7 +400,8 @@ def test_a_finished_run_is_drawn_and_compared(page: Page) -> None:
     page.driver.find_element(By.CSS_SELECTOR, ".head button").click()
     page.wait(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, ".pairs tbody tr")) > 5)
     cells = page.driver.find_elements(By.CSS_SELECTOR, ".pairs tbody tr:first-child td")
-    assert sorted(cell.text for cell in cells) == ["199", "99"]
+    assert sorted(cell.text for cell in cells[:2]) == ["199", "99"]
+    assert cells[2].text in ("+100", "−100")
     page.driver.find_element(By.CSS_SELECTOR, ".compare h2 a").click()
     page.wait(lambda: page.part("cursor").is_displayed())
     before = page.text("cursor-text")
@@ -393,8 +416,10 @@ def test_a_lost_dashboard_shows_and_comes_back(page: Page) -> None:
     page.expected = ["WebSocket", "net::ERR_"]  # of requests while there is no server
     dashboard.send_signal(signal.SIGSTOP)  # as a lost network: nothing arrives, nothing is closed
     page.wait(lambda: "lost" in page.driver.find_element(By.ID, "link").text)
+    assert not page.part("hold").is_enabled()
     dashboard.send_signal(signal.SIGCONT)
     page.wait(lambda: page.driver.find_element(By.ID, "link").text == "connected")
+    page.wait(lambda: page.part("hold").is_enabled())
     dashboard.kill()
     dashboard.wait()
     assert dashboard.stdout is not None
@@ -404,6 +429,18 @@ def test_a_lost_dashboard_shows_and_comes_back(page: Page) -> None:
     frames = page.frames
     page.wait(lambda: page.driver.find_element(By.ID, "link").text == "connected")
     page.wait(lambda: page.frames > frames + 3 and page.state == "Running")
+
+
+def test_a_stalled_daemon_shows_and_comes_back(page: Page) -> None:
+    """Its server is a process of its own, and still answers."""
+    page.open_live()
+    daemon = page.bench.daemon
+    assert daemon is not None
+    daemon.send_signal(signal.SIGSTOP)
+    page.wait(lambda: page.state == "Not answering" and not page.part("hold").is_enabled())
+    page.wait(lambda: "does not answer" in page.driver.find_element(By.ID, "notice").text)
+    daemon.send_signal(signal.SIGCONT)
+    page.wait(lambda: page.state == "Running" and page.part("hold").is_enabled())
 
 
 def test_a_killed_daemon_shows_and_comes_back(page: Page) -> None:

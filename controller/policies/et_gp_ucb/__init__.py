@@ -8,7 +8,11 @@ from typing import Annotated
 from pydantic import Field
 
 from macontrol.config.sections.section import Section
-from macontrol.controller.policies.description import PolicyDescription, PolicyInputs
+from macontrol.controller.policies.description import (
+    USES_CONFIDENCE,
+    PolicyDescription,
+    PolicyInputs,
+)
 from macontrol.controller.policies.policy import Policy, Posterior
 
 MOST_SAMPLES = 10_000
@@ -23,7 +27,7 @@ class Settings(Section):
 
 
 def build(inputs: PolicyInputs) -> Policy:
-    from macontrol.controller.policies.ageing import ageing_ucb, observe_survey
+    from macontrol.controller.policies.ageing import ageing_ucb
     from macontrol.controller.policies.et_gp_ucb.posterior import ResettingPosterior
 
     config = inputs.config.replace(algorithm__window=MOST_SAMPLES)
@@ -34,7 +38,6 @@ def build(inputs: PolicyInputs) -> Policy:
     posterior = ResettingPosterior(
         empty, noise_std=config.noise_std, false_alarms=inputs.settings.false_alarms
     )
-    observe_survey(inputs, posterior)
     return ageing_ucb(inputs, posterior)
 
 
@@ -43,11 +46,6 @@ DESCRIPTION = PolicyDescription(
     summary="the largest upper confidence bound; all samples are dropped when one does not fit",
     build=build,
     optimal_beta=1.0,
-    uses=frozenset(
-        {
-            *("algorithm.beta", "algorithm.search", "algorithm.ridge"),
-            *("kernel", "reward.offset"),
-        }
-    ),
+    uses=USES_CONFIDENCE,
     settings=Settings,
 )

@@ -6,7 +6,6 @@ limited to the reach, GP-UCB: a price of 0 is "no movement cost", a margin of 0 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import nan
 from typing import Literal
 
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config.model.grid import are_apart
-from macontrol.controller.policies.policy import Decision, Posterior, PosteriorPolicy
+from macontrol.controller.policies.policy import Decision, Posterior
+from macontrol.controller.policies.surface import SurfacePolicy
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ def movement_price(
     return (movement_cost + eta * sigma_f / rho_max) / window
 
 
-class MoveUCB(PosteriorPolicy):
+class MoveUCB(SurfacePolicy):
     """Algorithm 1, with each component switchable."""
 
     def __init__(
@@ -40,32 +40,13 @@ class MoveUCB(PosteriorPolicy):
         start_position: float,
         search: Literal["global", "local"] = "global",
     ) -> None:
-        super().__init__(posterior, rho_max=rho_max, start_position=start_position)
-        self.margin = margin
-        self.surface: Array = np.zeros(posterior.grid.size)
-        """F_t over the grid, as of the last decision (eq. acq-fn)."""
-        self._beta = beta
+        super().__init__(
+            posterior, rho_max=rho_max, beta=beta, margin=margin, start_position=start_position
+        )
         self.set_price(price)
-        self.settings: dict[str, float] = {}
-        """The settings that can change within a run: see `offer`."""
-        self._changes: dict[str, Callable[[float], None]] = {}
         self._global = search == "global"
         self._movement: Array = np.empty(self._grid.size)
         self._zeros: Array = np.zeros(self._grid.size)
-
-    def offer(self, key: str, value: float, change: Callable[[float], None]) -> None:
-        """Permit to change a setting of `[algorithm]` within a run, with this value now."""
-        self.settings[key], self._changes[key] = value, change
-
-    def adjust(self, key: str, value: float) -> None:
-        self._changes[key](value)
-        self.settings[key] = value
-
-    def set_beta(self, beta: float) -> None:
-        self._beta = beta
-
-    def set_margin(self, margin: float) -> None:
-        self.margin = margin
 
     def set_price(self, price: float) -> None:
         self._price = price
@@ -75,21 +56,13 @@ class MoveUCB(PosteriorPolicy):
         """Lines 4 to 8 of Algorithm 1: the surface, the target, the step towards it."""
         surface = self._compute_surface(position)
         if self._global:
-            best = int(surface.argmax())
-            shortfall = surface.item(best) - surface.item(self._target)
-            switched = shortfall > self.margin
-            if switched:
-                self._target = best
-                shortfall = 0.0
-        else:
-            reach = self._grid.in_reach(position, self._rho_max)
-            best = reach.start + int(surface[reach].argmax())
-            shortfall = nan
-            switched = best != self._target
-            self._target = best
-        target = self._grid.points.item(self._target)
+            return self._step(surface, position)
+        reach = self._grid.in_reach(position, self._rho_max)
+        best = reach.start + int(surface[reach].argmax())
+        switched, self._target = best != self._target, best
+        target = self._grid.points.item(best)
         step = self._grid.advance(position, target, self._rho_max)
-        return Decision(target, step, switched, are_apart(target, step), shortfall)
+        return Decision(target, step, switched, are_apart(target, step), nan)
 
     def _compute_surface(self, position: float) -> Array:
         """F_t(x) = μ_t(x) + β·σ_t(x) − c̃·|x − x_t| (eqs. ucb, acq-fn)."""

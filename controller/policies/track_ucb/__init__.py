@@ -19,16 +19,14 @@ PESSIMISM = 1.0
 
 
 def build(inputs: PolicyInputs) -> Policy:
-    from macontrol.controller.policies.features import kernel_features
-    from macontrol.controller.policies.kernel import kernel_from_config
+    from macontrol.controller.policies.kalman_bank import KalmanBank
     from macontrol.controller.policies.track_ucb.algorithm import TrackUCB
-    from macontrol.controller.policies.track_ucb.bank import KalmanBank
 
     config, algorithm = inputs.config, inputs.config.algorithm
     sigma_f = inputs.sigma_f2**0.5
     beta = algorithm.beta_for(algorithm.policy)
     bank = KalmanBank(
-        kernel_features(kernel_from_config(config.kernel), config.grid),
+        inputs.features(),
         time_constants=TIME_CONSTANTS,
         sigma_f2=inputs.sigma_f2,
         noise_variance=algorithm.ridge,
@@ -37,10 +35,7 @@ def build(inputs: PolicyInputs) -> Policy:
         history=algorithm.window,
         offset=float(inputs.survey.reward.mean()) - PESSIMISM * sigma_f,
     )
-    if inputs.with_samples:
-        samples = zip(inputs.survey.position, inputs.survey.reward, strict=True)
-        for slot, (position, reward) in enumerate(samples, 1 - len(inputs.survey.position)):
-            bank.observe(slot, float(position), float(reward))
+    inputs.give_samples(bank)
     policy = TrackUCB(
         bank,
         rho_max=config.physical.rho_max,

@@ -13,19 +13,17 @@ by more than Δ, as with MoveUCB (eq. hysteresis).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from macontrol.config.model.grid import are_apart
-from macontrol.controller.policies.policy import Decision, PosteriorPolicy
-from macontrol.controller.policies.track_ucb.bank import KalmanBank
+from macontrol.controller.policies.kalman_bank import KalmanBank
+from macontrol.controller.policies.policy import Decision
+from macontrol.controller.policies.surface import SurfacePolicy
 
 Array = NDArray[np.float64]
 
 
-class TrackUCB(PosteriorPolicy):
+class TrackUCB(SurfacePolicy):
     """The policy over a bank of filters."""
 
     posterior: KalmanBank
@@ -41,14 +39,9 @@ class TrackUCB(PosteriorPolicy):
         horizon: int,
         start_position: float,
     ) -> None:
-        super().__init__(bank, rho_max=rho_max, start_position=start_position)
-        self.margin = margin
-        self.surface: Array = np.zeros(self._grid.size)
-        """F_t over the grid, as of the last decision."""
-        self.settings: dict[str, float] = {}
-        """The settings that can change within a run: see `offer`."""
-        self._changes: dict[str, Callable[[float], None]] = {}
-        self._beta = beta
+        super().__init__(
+            bank, rho_max=rho_max, beta=beta, margin=margin, start_position=start_position
+        )
         self._tabulate(movement_cost, horizon)
 
     def _tabulate(self, movement_cost: float, horizon: int) -> None:
@@ -72,33 +65,10 @@ class TrackUCB(PosteriorPolicy):
         self._within = np.searchsorted(on_the_way, np.arange(size), side="right").tolist()
         """The number of these positions within a distance."""
 
-    def offer(self, key: str, value: float, change: Callable[[float], None]) -> None:
-        """Permit to change a setting of `[algorithm]` within a run, with this value now."""
-        self.settings[key], self._changes[key] = value, change
-
-    def adjust(self, key: str, value: float) -> None:
-        self._changes[key](value)
-        self.settings[key] = value
-
-    def set_beta(self, beta: float) -> None:
-        self._beta = beta
-
-    def set_margin(self, margin: float) -> None:
-        self.margin = margin
-
     def decide(self, slot: int, position: float) -> Decision:
         """Choose a target by its score, keep it by the persistence rule, take one step."""
         self.posterior.advance(slot)
-        surface = self._compute_surface(self._grid.nearest(position))
-        best = int(surface.argmax())
-        shortfall = surface.item(best) - surface.item(self._target)
-        switched = shortfall > self.margin
-        if switched:
-            self._target = best
-            shortfall = 0.0
-        target = self._grid.points.item(self._target)
-        step = self._grid.advance(position, target, self._rho_max)
-        return Decision(target, step, switched, are_apart(target, step), shortfall)
+        return self._step(self._compute_surface(self._grid.nearest(position)), position)
 
     def _compute_surface(self, here: int) -> Array:
         """F_t; distances are those from the grid point `here`."""

@@ -7,7 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from macontrol.config.sections.section import Section
-from macontrol.controller.policies.description import PolicyDescription, PolicyInputs
+from macontrol.controller.policies.description import (
+    USES_CONFIDENCE,
+    PolicyDescription,
+    PolicyInputs,
+)
 from macontrol.controller.policies.policy import Policy
 
 
@@ -19,20 +23,17 @@ class Settings(Section):
 
 
 def build(inputs: PolicyInputs) -> Policy:
-    from macontrol.controller.policies.ageing import ageing_ucb, observe_survey
-    from macontrol.controller.policies.features import kernel_features
-    from macontrol.controller.policies.kernel import kernel_from_config
+    from macontrol.controller.policies.ageing import ageing_ucb
     from macontrol.controller.policies.tv_gp_ucb.posterior import DriftingPosterior
 
     config = inputs.config
     posterior = DriftingPosterior(
-        kernel_features(kernel_from_config(config.kernel), config.grid),
+        inputs.features(),
         sigma_f2=inputs.sigma_f2,
         ridge=config.algorithm.ridge,
         change_rate=inputs.settings.change_rate,
         offset=inputs.survey.offset(config),
     )
-    observe_survey(inputs, posterior)
     return ageing_ucb(inputs, posterior)
 
 
@@ -41,11 +42,6 @@ DESCRIPTION = PolicyDescription(
     summary="the largest upper confidence bound of a reward that drifts at a known rate",
     build=build,
     optimal_beta=1.0,
-    uses=frozenset(
-        {
-            *("algorithm.beta", "algorithm.search", "algorithm.ridge"),
-            *("kernel", "reward.offset"),
-        }
-    ),
+    uses=USES_CONFIDENCE,
     settings=Settings,
 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from macontrol.controller.survey.calibration import structure
 from macontrol.controller.survey.calibration.estimate import Estimate, jackknife, root
 from macontrol.controller.survey.calibration.maps import backlash, mean_and_spread, settling
-from macontrol.controller.survey.calibration.samples import STAND, WALK, Samples
+from macontrol.controller.survey.calibration.samples import WALK, Samples
 from macontrol.controller.survey.calibration.structure import Curve, Structures, crossing
 
 Floats = NDArray[np.float64]
@@ -132,8 +132,3 @@ def _bounded(logs: Estimate, longest: float) -> Estimate:
         return Estimate(inf, min(found.low, longest / 2), inf)
     high = inf if found.high >= longest * (1 - 1e-9) else found.high
     return Estimate(found.value, found.low, high)
-
-
-def standing_share(samples: Samples) -> float:
-    """The share of the samples that were taken standing still."""
-    return float((samples.part == STAND).mean()) if len(samples) else 0.0

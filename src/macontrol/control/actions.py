@@ -167,14 +167,14 @@ class Actions:
     def _stop(self, _: Parameters, origin: str) -> None:
         if not self._run.stop.is_set:
             self._report(EventKind.ACTION, f"stop by {origin}", None)
-        self._run.stop.request()
+        self._run.stop.request(origin)
 
     def _posterior(self) -> dict[str, Any]:
         run = self._run
         if not isinstance(run.policy, HasPosterior):
             name = run.config.algorithm.policy
             reason = f"the policy {name} has no posterior"
-            raise self._refusal(Action.POSTERIOR, reason, "it needs a policy such as moveucb")
+            raise self._refusal(Action.POSTERIOR, reason, "run a policy that has one")
         estimate, last = run.estimate(), run.last
         return {
             "slot": estimate.slot,

@@ -50,6 +50,8 @@ class Client:
         request = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": parameters}
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
+        except BrokenPipeError:
+            pass  # it has closed the connection; what it sent before says why
         except OSError as error:
             raise _lost(error) from error
         while True:
@@ -95,7 +97,7 @@ class Client:
 
 def open_client(name: str | None, program: str) -> Client:
     """Connect to the daemon of this name, or to the only one; NoDaemonError, UsageError."""
-    clients, refused = _find(program)
+    clients, refused, problems = _find(program)
     try:
         chosen = [client for client in clients if name is None or _is_called(client, name)]
         if len(chosen) == 1:
@@ -105,7 +107,9 @@ def open_client(name: str | None, program: str) -> Client:
         if len(chosen) > 1:
             raise UsageError(f"several daemons are running: {names}", "name one of them")
         what = "no daemon is running" if name is None else f"no daemon {name} is running"
-        if refused:
+        if problems:
+            what, fix = "a daemon does not answer", "; ".join(problems)
+        elif refused:
             fix = f"try again with sudo: no permission for {', '.join(map(str, refused))}"
         else:
             fix = f"running: {names}" if names else _START
@@ -120,18 +124,25 @@ def daemons(program: str) -> list[Client]:
     return _find(program)[0]
 
 
-def _find(program: str) -> tuple[list[Client], list[Path]]:
-    """Connections to all daemons, and the sockets and folders that this user may not use."""
+def _find(program: str) -> tuple[list[Client], list[Path], list[str]]:
+    """Connections to all daemons.
+
+    Then the sockets and folders that this user may not use, and why other daemons do not answer.
+    """
     clients: list[Client] = []
+    problems: list[str] = []
     found, refused = sockets()
     for path in found:
         try:
             clients.append(Client(path, program))
         except PermissionError:
             refused.append(path)
-        except (OSError, MacontrolError):  # a dead daemon, or one that ends just now
+        except (NoDaemonError, FileNotFoundError, ConnectionError):  # dead, or it ends just now
             continue
-    return clients, refused
+        except (OSError, MacontrolError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            problems.append(f"{path}: {reason}")
+    return clients, refused, problems
 
 
 def _is_called(client: Client, name: str) -> bool:

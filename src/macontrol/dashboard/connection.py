@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from macontrol.config.model.errors import RequestError
-from macontrol.control.messages import NO_ANSWER, encode
+from macontrol.control.messages import NO_ANSWER, WRONG_PARAMETERS, encode
 from macontrol.control.places import connect
 
 _LONGEST_LINE = 4 << 20
@@ -42,9 +42,13 @@ class Connection:
         self._number += 1
         number = self._number
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(params or {})}
+        try:
+            line = encode(message)
+        except ValueError as error:
+            raise RequestError(WRONG_PARAMETERS, "a parameter is not a finite number") from error
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
-            self._writer.write(encode(message))
+            self._writer.write(line)
             return await asyncio.wait_for(answer, _ANSWER_S)
         except (TimeoutError, OSError) as error:
             raise RequestError(

@@ -27,7 +27,7 @@ from macontrol.dashboard.run_tail import RunTail
 FAST_HZ, IDLE_HZ = 10, 1
 POSTERIOR_INTERVAL_S = 0.2
 SILENT_S = 1.0
-"""A daemon that sends nothing for longer counts as not answering."""
+"""A daemon that sends no snapshot for longer counts as not answering."""
 _POINTS = 160
 _EVENTS = 200
 _SCAN_S = 0.5
@@ -116,7 +116,6 @@ class Daemon:
             self.last_heard = time.monotonic()
             self._start(self._subscribe(connection))
             while line := await reader.readline():
-                self.last_heard = time.monotonic()
                 connection.take(line)
         except (OSError, ValueError, TypeError, KeyError, TimeoutError):
             pass  # it has ended, or speaks something else: the next attempt follows
@@ -212,6 +211,8 @@ class Daemon:
 
     def _notified(self, method: str, params: Json) -> None:
         if method == "snapshot":
+            # Its server also answers while the daemon itself is stalled; only this proves it alive.
+            self.last_heard = time.monotonic()
             self.snapshot = params
         elif method == "event":
             self.events.append(params)

@@ -53,7 +53,7 @@ def digest(path: Path, last_s: float | None = None) -> dict[str, Any]:
     header = RunHeader.from_rows(reader.header())
     config = header.config
     found: dict[str, Any] = {
-        "facts": _facts(header, config, is_open=reader.is_being_written),
+        "facts": {"run": path.stem, **_facts(header, config, is_open=reader.is_being_written)},
         "settings": json.loads(header.config_json),
         "events": [
             {

@@ -33,7 +33,8 @@ class PageStream(Guarded, WebSocketHandler):
     _is_open = False
     _daemon: Daemon | None = None
     _daemons_sent: str = ""
-    _version = -1
+    _shown: tuple[int, str] | None = None
+    """Version and state of the frame that was sent last."""
     _event_number = 0
     _oracle_number = 0
     _sent_at = 0.0
@@ -78,7 +79,7 @@ class PageStream(Guarded, WebSocketHandler):
         if self._daemon is not None:
             self._daemon.watchers += 1
             self._daemon.refresh()
-        self._version = -1
+        self._shown = None
         self._event_number = 0
         self._oracle_number = 0
 
@@ -112,8 +113,10 @@ class PageStream(Guarded, WebSocketHandler):
         if self._oracle_number != daemon.oracle.number and daemon.oracle.found is not None:
             self._oracle_number = daemon.oracle.number
             found.append({"type": "oracle", "daemon": daemon.name, "oracle": daemon.oracle.found})
-        if self._version != daemon.version and daemon.snapshot is not None:
-            self._version = daemon.version
+        # A daemon that no longer answers changes its state without a new version.
+        newest = daemon.version, daemon.state
+        if self._shown != newest and daemon.snapshot is not None:
+            self._shown = newest
             found.append(daemon.frame())
         return found
 

@@ -19,7 +19,7 @@ from macontrol.hal import Clock, Measurement
 from macontrol.hal.capabilities import HasHealth, HasNoiseFloor, Openable, ProbeHealth, TakesTime
 from macontrol.hal.noise_floor import NoiseFloor
 from macontrol.hal.registry import PROBES
-from macontrol.serial_bench import SerialBench, silent_floor
+from macontrol.serial_bench import SerialBench
 
 _RATE_TOLERANCE = 0.02
 _LEVEL_S = 1.0
@@ -51,7 +51,7 @@ class ProbeExamination:
         self._report = report
         bench = SerialBench(config, clock, confirm_homing=lambda: False, report=lambda _: None)
         self._probe = bench.probe
-        self._transmitter = bench.transmitter
+        self._bench, self._transmitter = bench, bench.transmitter
         self._noun = PROBES[config.probe.driver].noun
 
     def examine(self, closing: ExitStack) -> None:
@@ -94,7 +94,7 @@ class ProbeExamination:
         """The floor that a run would use: measured, or given in the config."""
         try:
             if self._config.probe.noise_floor == "measure":
-                return silent_floor(probe, self._transmitter)
+                return self._bench.silent_floor(probe)
             if self._transmitter is not None:
                 self._transmitter.on()
         except ProbeError as error:

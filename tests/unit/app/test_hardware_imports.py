@@ -43,6 +43,21 @@ def test_a_hardware_run_imports_no_simulator(tmp_path: Path, preset: str) -> Non
     assert [name for name in names if name.startswith("macontrol.commands.bench")] == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["calibrate --out site.toml", "jog", "goto 1.5", "survey --repeat 3 --out walks.npz"],
+)
+def test_a_command_that_opens_a_real_bench_imports_no_simulator(
+    tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    port = ["--backend", "serial", "--port", str(tmp_path / "no-such-port"), "--yes"]
+    code, names = modules_of([*words.split(), *port, "--preset", "lab-2g4-grbl"], tmp_path)
+    assert code == 69
+    assert "macontrol.serial_bench" in names
+    assert [name for name in names if name.startswith("macontrol.sim")] == []
+
+
 def test_a_simulated_run_imports_no_driver_and_no_benchmark(tmp_path: Path) -> None:
     words = ["--backend", "sim", "--fast", "--slots", "3", "--log", "text"]
     code, names = modules_of(words, tmp_path)

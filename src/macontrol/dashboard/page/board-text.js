@@ -1,6 +1,6 @@
 // The texts and numbers of a board.
 
-import { clock, count, duration, element, fixed, isNumber, percent, seconds, setText } from "./dom.js";
+import { clock, count, duration, element, fixed, isNumber, percent, seconds, setText, signed } from "./dom.js";
 
 const PHASES = [["wake", "wake-up"], ["actuate", "actuate"], ["measure", "measure"], ["decide", "decide"]];
 const BAD_EVENTS = new Set(["stage-fault", "probe-fault", "policy-fault", "internal-error", "no-signal", "refused-command"]);
@@ -8,6 +8,8 @@ const WARN_EVENTS = new Set(["warning", "recording", "late-arrival", "late-decis
 const NO_RESURVEY = new Set(["surveying", "holding", "stopping"]);
 const LOW_DISK_MB = 500;
 const HOT_C = 80;
+// Of the bar of a slot: a name that does not fit is left out; the table below has the phases.
+const WIDEST_LETTER = 0.024;
 const STATES = {
   starting: "Starting", homing: "Homing", surveying: "Surveying", running: "Running",
   recovering: "Recovering", holding: "Holding", stopping: "Stopping", ended: "Ended",
@@ -43,11 +45,11 @@ export class BoardText {
     setText(parts["hold-text"], this.isHeld ? "Resume" : "Hold");
     parts.hold.classList.toggle("held", this.isHeld);
     parts.hold.disabled = !maySteer;
-    for (const name of ["hold", "stop", "resurvey", "hint"]) parts[name].hidden = state === "ended";
+    for (const name of ["hold", "aside", "hint"]) parts[name].hidden = state === "ended";
     parts.stop.disabled = !may;
     parts.resurvey.disabled = !maySteer || !snapshot?.slot || NO_RESURVEY.has(state);
     parts.floor.disabled = !maySteer || !snapshot?.slot || state === "surveying";
-    parts.floor.hidden = state === "ended" || !isNumber(snapshot?.probe?.noise_floor);
+    parts.floor.hidden = !isNumber(snapshot?.probe?.noise_floor);
     this.snapshot = snapshot;
     setText(parts.hint, this.actions.mayAct ? "To move the antenna, click the rail." : "View only. To act, open the address with the token.");
     parts.ended.hidden = state !== "ended";
@@ -69,6 +71,12 @@ export class BoardText {
     this.showSettings(snapshot.settings ?? {}, maySteer);
   }
 
+  // Without a connection nothing can act; the next frame enables what is possible.
+  setStale(isStale) {
+    const { hold, stop, resurvey, floor } = this.parts;
+    if (isStale) for (const button of [hold, stop, resurvey, floor, ...this.parts.settings.querySelectorAll("input")]) button.disabled = true;
+  }
+
   showEnd(snapshot) {
     const { parts } = this;
     const stop = [...this.events].reverse().find((event) => event.kind === "stop");
@@ -85,7 +93,7 @@ export class BoardText {
     numbers(this.parts.now, [
       ["Reward, mean of 100 slots", fixed(reward.recent), "bit/s/Hz", "big"],
       ["Whole run", fixed(reward.mean), "bit/s/Hz"],
-      ["Over fixed antenna", gain === null ? "–" : `${gain < 0 ? "−" : "+"}${fixed(Math.abs(gain) * 100, 0)} %`, ""],
+      ["Over fixed antenna", signed(gain), ""],
       ["Position", fixed(snapshot.position), `λ · ${fixed(snapshot.position_mm, 1)} mm`],
       ["Target", fixed(snapshot.target), `λ · ${fixed(snapshot.target_mm, 1)} mm`],
       ["Travel", fixed(counts.travel, 1), `λ · ${fixed(counts.travel_mm / 1000, 2)} m`],
@@ -93,11 +101,11 @@ export class BoardText {
     ]);
   }
 
-  // The oracle of a simulated run that is running, and how current it is.
-  showOracle({ slot, wanted, mean, interval_s: interval }, snapshot) {
+  // The oracle of a simulated run that is running, how current it is, and the antenna's own mean then.
+  showOracle({ slot, wanted, mean, interval_s: interval }, own) {
     const node = this.parts["oracle-text"];
     node.hidden = false;
-    const share = slot >= wanted && mean > 0 && isNumber(snapshot?.reward.mean) ? `; the antenna has ${percent(snapshot.reward.mean / mean)} of it` : "";
+    const share = slot >= wanted && mean > 0 && isNumber(own) ? `; the antenna has ${percent(own / mean)} of it` : "";
     setText(node, slot < wanted
       ? `Oracle of the slots so far: computed up to slot ${count(slot)} of ${count(wanted)}.`
       : `Oracle of the slots so far: ${fixed(mean)} bit/s/Hz${share}. Computed every ${seconds(interval)}, up to slot ${count(slot)}.`);
@@ -135,7 +143,11 @@ export class BoardText {
     const { budget } = this.parts;
     const kinds = [["actuate", "move", actuate_s], ["measure", "measure", measure_s], ["decide", "decide", decide_s]];
     if (!budget.children.length) budget.append(...kinds.map(([name, text]) => element("span", { class: name }, text)));
-    kinds.forEach(([, , value], i) => { budget.children[i].style.flex = `${Math.max(value ?? 0, 0) / slot_s} 1 0`; });
+    kinds.forEach(([, text, value], i) => {
+      const share = Math.max(value ?? 0, 0) / slot_s;
+      budget.children[i].style.flex = `${share} 1 0`;
+      setText(budget.children[i], share > WIDEST_LETTER * (text.length + 1) ? text : "");
+    });
     budget.setAttribute("aria-label", `A slot of ${seconds(slot_s)}: move ${seconds(actuate_s)}, measure ${seconds(measure_s)}, decide ${seconds(decide_s)}`);
   }
 
@@ -216,7 +228,7 @@ export class BoardText {
     const walk = (table, prefix) => {
       for (const [key, value] of Object.entries(table)) {
         if (value !== null && typeof value === "object" && !Array.isArray(value)) walk(value, `${prefix}${key}.`);
-        else rows.push(element("dt", {}, `${prefix}${key}`), element("dd", {}, Array.isArray(value) ? value.join(", ") : String(value)));
+        else rows.push(element("dt", {}, ...breakable(`${prefix}${key}`)), element("dd", {}, Array.isArray(value) ? value.join(", ") : String(value)));
       }
     };
     walk(settings, "");
@@ -241,7 +253,7 @@ export class BoardText {
     numbers(parts.late, [
       ["Missed slots", count(summary.missed), "", summary.missed ? "bad" : ""],
       ["Late arrivals", count(summary.late_arrivals), ""],
-      ["Switches", count(summary.switches), ""],
+      ["Valid slots", percent(summary.slots ? 1 - summary.invalid / summary.slots : null, 1), ""],
       ["Invalid", count(summary.invalid), ""],
     ]);
   }
@@ -253,15 +265,20 @@ export class BoardText {
     const gain = isNumber(mean) && fixedMean > 0 ? mean / fixedMean - 1 : null;
     numbers(this.parts.now, [
       ["Reward of the run", fixed(mean), "bit/s/Hz", "big"],
-      ["Over fixed antenna", gain === null ? "–" : `${gain < 0 ? "−" : "+"}${fixed(Math.abs(gain) * 100, 0)} %`, ""],
+      ["Over fixed antenna", signed(gain), ""],
       ["Share of the oracle", isNumber(best) ? percent(mean / best) : "–", ""],
-      ["Position", fixed(series.position[i]), `λ · ${fixed(series.position[i] * facts.wavelength_mm, 1)} mm`],
-      ["Target", fixed(series.target[i]), `λ · ${fixed(series.target[i] * facts.wavelength_mm, 1)} mm`],
-      ["Travel", fixed(summary?.travel, 1), "λ"],
+      ["Travel", fixed(summary?.travel, 1), `λ · ${fixed((summary?.travel * facts.wavelength_mm) / 1000, 2)} m`],
+      ["Switches", count(summary?.switches), `in transit ${percent(summary?.slots ? summary.transit / summary.slots : null)}`],
       ["Length", duration(facts.slot_s * (summary?.slots ?? 0)), ""],
+      ["Reward at the cursor", fixed(series.reward[i]), "bit/s/Hz"],
+      ["Position there", fixed(series.position[i]), `λ · ${fixed(series.position[i] * facts.wavelength_mm, 1)} mm`],
+      ["Target there", fixed(series.target[i]), `λ · ${fixed(series.target[i] * facts.wavelength_mm, 1)} mm`],
     ]);
   }
 }
+
+// A long name may break after its dots and underscores.
+const breakable = (name) => name.split(/(?<=[._])/).flatMap((part) => [element("wbr"), part]);
 
 const HUGE = 1e9;
 

@@ -3,16 +3,18 @@
 import { BoardText } from "./board-text.js";
 import { element, fixed, isNumber, parts, setText, timeOffset } from "./dom.js";
 import { drawFall, fallScale } from "./draw-fall.js";
-import { antenna, diamond, drawRail, railScale } from "./draw-rail.js";
+import { drawRail, railScale } from "./draw-rail.js";
 import { drawReward, rewardScale } from "./draw-reward.js";
+import { drawRamp, fallLegend, railLegend, rewardLegend } from "./legends.js";
 import { Model } from "./model.js";
-import { Plot, RAMP, colours, line } from "./plot.js";
+import { Plot } from "./plot.js";
 
 const SPANS = [[15, "15 s"], [60, "1 min"], [600, "10 min"]];
 const PLAY_S = 20;
 
 export class Board {
   constructor(root, { isLive, actions = null }) {
+    this.root = root;
     this.isLive = isLive;
     this.actions = actions;
     this.model = new Model();
@@ -23,11 +25,12 @@ export class Board {
     this.pointer = null;
     this.chosen = null;
     this.scaleTop = null;
+    this.legends = [];
     root.replaceChildren(document.getElementById("board-template").content.cloneNode(true));
     this.parts = parts(root);
     this.text = new BoardText(this.parts, { isLive, actions });
     this.plots = [
-      new Plot(this.parts.rail, (context, width, height) => drawRail(context, width, height, this.railView())),
+      new Plot(this.parts.rail, (context, width, height) => { this.placeQuestion(); drawRail(context, width, height, this.railView()); }),
       new Plot(this.parts.fall, (context, width, height) => drawFall(context, width, height, this.timeView())),
       new Plot(this.parts.reward, (context, width, height) => drawReward(context, width, height, this.timeView())),
     ];
@@ -35,6 +38,10 @@ export class Board {
     this.prepareTime();
     this.drawLegends();
     this.placeEvents(root);
+    if (!isLive) {
+      root.querySelector("#now-title").textContent = "Run";
+      root.querySelector(".settings-panel details").open = true;
+    }
     for (const name of ["control-panel", "signal-panel", "health-panel"]) {
       root.querySelector(`.${name}`).hidden = !isLive;
     }
@@ -55,12 +62,26 @@ export class Board {
 
   close() {
     this.release();
-    for (const plot of this.plots) plot.close();
+    for (const plot of [...this.plots, ...this.legends]) plot.close();
     clearInterval(this.playing);
   }
 
   redraw() {
     for (const plot of this.plots) plot.redraw();
+    this.nameRamp();
+  }
+
+  // What is drawn is old, and nothing can act: the connection or the daemon is lost.
+  setStale(isStale) {
+    this.root.classList.toggle("stale", isStale);
+    this.text.setStale(isStale);
+  }
+
+  nameRamp() {
+    const { low, high } = this.model.range;
+    setText(this.parts["ramp-low"], fixed(low, 1));
+    setText(this.parts["ramp-high"], `${fixed(high, 1)} bit/s/Hz`);
+    this.parts.ramp.setAttribute("aria-label", `Colours: from dark for ${fixed(low, 1)} to light for ${fixed(high, 1)} bit/s/Hz`);
   }
 
   // Data
@@ -85,7 +106,7 @@ export class Board {
   showOracle(oracle) {
     const isFirst = this.model.oracle === null;
     this.model.setOracle(oracle);
-    this.text.showOracle(oracle, this.snapshot);
+    this.text.showOracle(oracle, this.model.meanAt(oracle.slot));
     if (isFirst) this.drawLegends();
     this.redraw();
   }
@@ -191,8 +212,8 @@ export class Board {
     const { rail } = this.parts;
     const place = (event) => {
       if (!this.model.facts) return null;
-      const box = rail.getBoundingClientRect();
-      const at = railScale(this.model.facts, box.width).invert(event.clientX - box.left);
+      const { x, width } = this.plots[0].place(event);
+      const at = railScale(this.model.facts, width).invert(x);
       return Math.min(Math.max(at, 0), this.model.facts.length);
     };
     rail.addEventListener("pointermove", (event) => this.setPointer(place(event)));
@@ -234,17 +255,25 @@ export class Board {
   }
 
   choose(position) {
-    const { goto, rail } = this.parts;
+    const { goto } = this.parts;
     const may = this.isLive && this.actions?.mayAct && this.text.isThere && !this.snapshot?.trial;
     this.chosen = may && isNumber(position) ? position : null;
     goto.hidden = this.chosen === null;
     if (this.chosen === null) return;
     const { facts } = this.model;
-    const width = rail.getBoundingClientRect().width;
     setText(this.parts["goto-text"], `Go to ${fixed(position)} λ · ${fixed(position * facts.wavelength_mm, 1)} mm?`);
-    const half = goto.getBoundingClientRect().width / 2;
-    goto.style.left = `${Math.min(Math.max(railScale(facts, width)(position), half + 4), width - half - 4)}px`;
+    this.placeQuestion();
     this.parts["goto-yes"].focus();
+  }
+
+  // The question stays at its place on the rail, and within the plot, whatever the size of the screen.
+  placeQuestion() {
+    if (this.chosen === null) return;
+    const { goto, rail } = this.parts;
+    const [{ width }, zoom] = [rail.getBoundingClientRect(), this.plots[0].zoom()];
+    const half = goto.getBoundingClientRect().width / 2;
+    const at = railScale(this.model.facts, width / zoom)(this.chosen) * zoom;
+    goto.style.left = `${Math.min(Math.max(at, half + 4), width - half - 4)}px`;
   }
 
   describeRail() {
@@ -263,17 +292,15 @@ export class Board {
   prepareTime() {
     this.choices(this.parts.spans, SPANS, () => this.span, (value) => { this.span = value; });
     const { fall, reward, cursor, play } = this.parts;
-    const drag = (canvas, place) => {
+    const drag = (canvas, plot, timeAt) => {
       const move = (event) => {
-        if (this.isLive || this.model.last === null) return;
-        const box = canvas.getBoundingClientRect();
-        this.setCursor(place(event, box));
+        if (!this.isLive && this.model.last !== null) this.setCursor(timeAt(plot.place(event)));
       };
       canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); move(event); });
       canvas.addEventListener("pointermove", (event) => { if (event.buttons) move(event); });
     };
-    drag(fall, (event, box) => fallScale(this.timeView(), box.height).invert(event.clientY - box.top));
-    drag(reward, (event, box) => rewardScale(this.timeView(), box.width).invert(event.clientX - box.left));
+    drag(fall, this.plots[1], ({ y, height }) => fallScale(this.timeView(), height).invert(y));
+    drag(reward, this.plots[2], ({ x, width }) => rewardScale(this.timeView(), width).invert(x));
     cursor.addEventListener("input", () => this.setCursor(this.model.time[Number(cursor.value)]));
     play.addEventListener("click", () => (this.playing ? this.pause() : this.play()));
   }
@@ -330,42 +357,14 @@ export class Board {
   }
 
   drawLegends() {
-    const { isLive } = this;
+    const { isLive, parts } = this;
     const simulated = this.model.truth.length > 0 || this.model.oracle !== null;
-    legend(this.parts["rail-legend"], [
-      ["estimate ± σ", (c, theme) => { c.fillStyle = theme.band; c.fillRect(0, 1, 24, 10); line(c, [0, 24], [6, 6], { colour: theme.blue, width: 2.2 }); }],
-      ["acquisition", (c, theme) => line(c, [0, 24], [6, 6], { colour: theme.violet, dash: [6, 4] })],
-      ["antenna", (c, theme) => { c.fillStyle = theme.ink; c.translate(0, -4); antenna(c, 12, 5); }],
-      ["target", (c, theme) => { c.fillStyle = theme.orange; diamond(c, 12, 6, 6); }],
-      ["reach", (c, theme) => line(c, [1, 23], [6, 6], { colour: theme.blue, width: 5 })],
-      ["samples", (c, theme) => { c.fillStyle = theme.dot; for (const x of [5, 12, 19]) { c.beginPath(); c.arc(x, 6, 2.3, 0, 7); c.fill(); } }],
-    ]);
-    const lines = [
-      [isLive ? "mean of 100 slots" : "reward", (c, theme) => line(c, [0, 24], [6, 6], { colour: theme.blue, width: 2.2 })],
-      ["fixed antenna", (c, theme) => line(c, [0, 24], [6, 6], { colour: theme.grey, dash: [7, 4] })],
+    for (const plot of this.legends) plot.close();
+    this.legends = [
+      ...railLegend(parts["rail-legend"]),
+      ...fallLegend(parts["fall-legend"], { simulated }),
+      ...rewardLegend(parts["reward-legend"], { isLive, simulated }),
     ];
-    if (simulated) lines.push(["oracle", (c, theme) => line(c, [0, 24], [6, 6], { colour: theme.teal, dash: [2, 3] })]);
-    legend(this.parts["reward-legend"], lines);
-    const ramp = this.parts.ramp.querySelector("canvas").getContext("2d");
-    for (let i = 0; i < 120; i += 1) {
-      const k = Math.round((i / 119) * 255) * 3;
-      ramp.fillStyle = `rgb(${RAMP[k]},${RAMP[k + 1]},${RAMP[k + 2]})`;
-      ramp.fillRect(i, 0, 1, 10);
-    }
-    this.parts.ramp.setAttribute("aria-label", "Colours: dark is a low reward, light a high one");
-    setText(this.parts["ramp-low"], "low");
-    setText(this.parts["ramp-high"], "high");
+    drawRamp(parts.ramp.querySelector("canvas"));
   }
-}
-
-function legend(list, entries) {
-  list.replaceChildren(...entries.map(([text, draw]) => {
-    const canvas = element("canvas", { width: 48, height: 24 });
-    canvas.style.width = "24px";
-    canvas.style.height = "12px";
-    const context = canvas.getContext("2d");
-    context.scale(2, 2);
-    draw(context, colours());
-    return element("li", {}, canvas, text);
-  }));
 }

@@ -64,6 +64,11 @@ export function percent(value, digits = 0) {
   return isNumber(value) ? `${fixed(value * 100, digits)} %` : "–";
 }
 
+// A gain, with its sign.
+export function signed(value) {
+  return isNumber(value) ? `${value < 0 ? "" : "+"}${percent(value)}` : "–";
+}
+
 export function timeOffset(value) {
   if (value < 60) return `${fixed(value, 2)} s`;
   return `${Math.floor(value / 60)}:${(value % 60).toFixed(1).padStart(4, "0")} min`;

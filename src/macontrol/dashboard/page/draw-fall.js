@@ -1,20 +1,23 @@
 // The waterfall: the estimate (or the true map) over rail and time, the newest at the top, with the
 // antenna's way.
 
-import { MARGIN, railScale } from "./draw-rail.js";
+import { MARGIN, drawPlaces, railScale } from "./draw-rail.js";
 import { isNumber } from "./dom.js";
 import { RAMP, colours, label, line, scale, ticks, timeLabel } from "./plot.js";
 
 const TOP = 6;
 const BOTTOM = 6;
+const AXIS = 22;
 const LONGEST_GAP_S = 1.5;
 const sheet = document.createElement("canvas");
 
 export const fallScale = (view, height) => scale(view.until, view.from, TOP, height - BOTTOM);
 
-export function drawFall(context, width, height, view) {
+// With `hasAxis` the places on the rail are below it; on a board the rail above has them.
+export function drawFall(context, width, whole, view) {
   const { facts, model } = view;
   if (!facts || view.until === null) return;
+  const height = view.hasAxis ? whole - AXIS : whole;
   const theme = colours();
   const x = railScale(facts, width);
   const y = fallScale(view, height);
@@ -24,6 +27,7 @@ export function drawFall(context, width, height, view) {
   const frames = view.layer === "truth" ? model.truth : model.frames;
   if (frames.length) drawColours(context, left, right, height, frames, view, y);
   drawWay(context, x, y, view, height, frames.length > 0);
+  if (view.hasAxis) drawPlaces(context, x, width, height + AXIS / 2, facts);
   const step = ticks(0, view.until - view.from, height / 60);
   for (const age of step) {
     const time = view.isLive ? view.until - age : view.from + age;
@@ -96,7 +100,11 @@ function drawWay(context, x, y, view, height, isOnColours) {
   context.beginPath();
   context.rect(x(0) - 5, TOP, x(view.facts.length) - x(0) + 10, height - TOP - BOTTOM);
   context.clip();
-  if (view.layer === "truth" || view.isLive) line(context, best, best.map((at, i) => (Number.isNaN(at) ? null : ys[i])), { colour: "rgba(255,255,255,.65)", width: 1.3, dash: [1.5, 3] });
+  if (view.layer === "truth" || view.isLive) {
+    const way = best.map((at, i) => (Number.isNaN(at) ? null : ys[i]));
+    line(context, best, way, { colour: "rgba(0,0,0,.3)", width: 3 });
+    line(context, best, way, { colour: "rgba(255,255,255,.9)", width: 1.4, dash: [2, 3] });
+  }
   if (marks.length < 150) {
     for (const [at, time] of marks) {
       context.fillStyle = "#ff9d2e";

@@ -42,16 +42,21 @@ function drawAxes(context, width, x, y, view, bottom) {
   }
   label(context, "bit/s/Hz", MARGIN.left - 36, 12, { base: "middle" });
   const wide = width - MARGIN.left - MARGIN.right;
-  const places = ticks(0, view.facts.length, wide / 70);
-  for (const place of places) {
-    label(context, fixed(place, digitsFor(places)), x(place), bottom + 34, { align: "center", base: "middle" });
-  }
-  label(context, "λ", MARGIN.left - 24, bottom + 34, { align: "right", base: "middle" });
+  drawPlaces(context, x, width, bottom + 34, view.facts);
   const millimetres = ticks(0, view.facts.length_mm, wide / 80);
   for (const place of millimetres.slice(1)) {
     label(context, fixed(place, digitsFor(millimetres)), x(place / view.facts.wavelength_mm), 12, { align: "center", base: "middle" });
   }
   label(context, "mm", width - 2, 12, { align: "right", base: "middle" });
+}
+
+// The places on the rail, in wavelengths.
+export function drawPlaces(context, x, width, y, facts) {
+  const places = ticks(0, facts.length, (width - MARGIN.left - MARGIN.right) / 70);
+  for (const place of places) {
+    label(context, fixed(place, digitsFor(places)), x(place), y, { align: "center", base: "middle" });
+  }
+  label(context, "λ", MARGIN.left - 24, y, { align: "right", base: "middle" });
 }
 
 function drawReach(context, x, top, bottom, now) {

@@ -52,14 +52,17 @@ export function drawReward(context, width, height, view) {
 // Of a thinned series the range of each interval; of a live one the single rewards.
 function drawRange(context, xs, low, high, y) {
   const theme = colours();
-  context.fillStyle = theme.band;
   for (let i = 0; i < xs.length; i += 1) {
     if (!isNumber(low[i]) || !isNumber(high[i])) continue;
-    if (high[i] - low[i] < 1e-9) {
-      context.fillRect(xs[i] - 1.2, y(low[i]) - 1.2, 2.4, 2.4);
+    const isSingle = high[i] - low[i] < 1e-9;
+    context.fillStyle = isSingle ? theme.dot : theme.band;
+    context.globalAlpha = isSingle ? 0.4 : 1;
+    if (isSingle) {
+      context.fillRect(xs[i] - 1, y(low[i]) - 1, 2, 2);
     } else {
       const wide = Math.max((xs[i] - (xs[i - 1] ?? xs[i] - 1)), 1);
       context.fillRect(xs[i] - wide, y(high[i]), wide, Math.max(y(low[i]) - y(high[i]), 1));
     }
   }
+  context.globalAlpha = 1;
 }

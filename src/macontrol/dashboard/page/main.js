@@ -167,6 +167,7 @@ function take(message) {
     document.title = `${message.daemon}: ${message.state} · macontrol`;
     const state = page.daemons.find(({ name }) => name === page.shown);
     if (state && state.state !== message.state) { state.state = message.state; showPlaces(); }
+    page.board.setStale(message.state === "not answering");
     notice(message.state === "not answering" ? `${page.shown} does not answer. What is shown is its last state.` : null);
   } else if (message.type === "oracle" && message.daemon === page.shown && page.board) {
     page.board.showOracle(message.oracle);
@@ -177,10 +178,10 @@ function take(message) {
 
 function showState(isUp) {
   const node = document.getElementById("link");
-  setText(node, isUp ? "connected" : "connection lost, trying again");
+  setText(node, isUp ? "connected" : "connection lost");
   node.className = `link ${isUp ? "up" : "down"}`;
-  document.body.classList.toggle("offline", !isUp);
-  notice(isUp ? null : "No connection to the dashboard. What is shown is its last state; the daemon continues without it.");
+  page.board?.setStale(!isUp);
+  notice(isUp ? null : "No connection to the dashboard. What is shown is its last state. The daemon continues without it, and the page tries again.");
 }
 
 // Colours
@@ -196,7 +197,6 @@ function applyTheme(index) {
   button.title = `Colours: ${name}`;
   setText(button, sign);
   themeChanged();
-  page.board?.drawLegends?.();
 }
 
 let themeIndex = Math.max(THEMES.findIndex(([value]) => value === (localStorage.getItem("macontrol-theme") ?? "")), 0);

@@ -5,7 +5,7 @@ import { isNumber } from "./dom.js";
 const MOST_FRAMES = 3200;
 const MOST_TIMES = 7000;
 const UNKNOWN = -32768;
-const SERIES = ["slot", "position", "target", "reward", "low", "high", "fixed", "oracle", "best"];
+const SERIES = ["slot", "position", "target", "reward", "low", "high", "fixed", "oracle", "best", "mean"];
 
 function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -67,6 +67,8 @@ export class Model {
       if (isBefore && (name === "reward" || name === "fixed")) values = averaged(values, series.slot);
       this.series[name] = values.concat(this.series[name]);
     }
+    // Live, the fixed antenna is known from the second frame on.
+    if (isBefore && kept && this.series.fixed[kept] === null) this.series.fixed[kept] = this.series.fixed[kept - 1];
     const count = rows.time_s.length;
     const row = (i) => ({ time: rows.time_s[i], slot: rows.slot[i], position: rows.position[i], target: rows.target[i] });
     if (digest.frames) {
@@ -103,6 +105,7 @@ export class Model {
       const now = {
         slot: snapshot.slot, position: snapshot.position, target: snapshot.target,
         reward: reward.recent, low: reward.latest, high: reward.latest, fixed: this.fixedReward(snapshot),
+        mean: reward.mean,
       };
       for (const name of SERIES) this.series[name].push(isNumber(now[name]) ? now[name] : null);
       if (this.time.length > MOST_TIMES) {
@@ -169,6 +172,13 @@ export class Model {
       }
     }
     this.range = { low: Math.max(Math.floor(low * 2) / 2, -2), high: Math.ceil(high * 2) / 2 };
+  }
+
+  // The mean reward of the run up to a slot; null if that was not seen live.
+  meanAt(wanted) {
+    const { slot, mean } = this.series;
+    const i = slot.findLastIndex((value) => isNumber(value) && value <= wanted);
+    return i >= 0 && wanted - slot[i] <= 0.02 * wanted ? mean[i] : null;
   }
 
   // The last frame that is not after a time.

@@ -24,6 +24,8 @@ export function themeChanged() {
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
 
+// Drawn for a root font of this size; on a large screen everything grows with the text.
+const ROOT_PX = 15;
 export const FONT = '12px system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
 
 // A canvas that is drawn at most once per frame of the screen, in its own size and resolution.
@@ -51,14 +53,29 @@ export class Plot {
         this.canvas.width = width;
         this.canvas.height = height;
       }
+      const zoom = this.zoom();
       const context = this.canvas.getContext("2d");
-      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      context.setTransform(ratio * zoom, 0, 0, ratio * zoom, 0, 0);
       context.clearRect(0, 0, box.width, box.height);
       context.font = FONT;
       context.lineJoin = "round";
-      this.draw(context, box.width, box.height);
+      this.draw(context, box.width / zoom, box.height / zoom);
       this.drawn += 1;
     });
+  }
+
+  zoom() {
+    return parseFloat(getComputedStyle(document.documentElement).fontSize) / ROOT_PX;
+  }
+
+  // Where an event of the pointer is, and the size of the plot, in units of the drawing.
+  place(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const zoom = this.zoom();
+    return {
+      x: (event.clientX - box.left) / zoom, y: (event.clientY - box.top) / zoom,
+      width: box.width / zoom, height: box.height / zoom,
+    };
   }
 
   close() {

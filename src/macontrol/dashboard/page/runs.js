@@ -1,9 +1,10 @@
 // The list of recorded runs with small pictures, and two runs side by side.
 
 import { Board } from "./board.js";
-import { count, day, duration, element, fixed, percent } from "./dom.js";
+import { count, day, duration, element, fixed, isNumber, percent, signed } from "./dom.js";
 import { drawFall } from "./draw-fall.js";
 import { drawReward } from "./draw-reward.js";
+import { fallLegend, rewardLegend } from "./legends.js";
 import { getJson } from "./link.js";
 import { Model } from "./model.js";
 import { Plot, rampColour } from "./plot.js";
@@ -47,6 +48,7 @@ function card(run, highest, update, close) {
       element("div", { class: "text" },
         element("h2", {}, `${run.policy} on ${run.stage}`),
         element("p", { class: "muted" }, `${day(run.started_s)}${run.is_open ? " · open" : ""}`),
+        element("p", { class: "hint" }, run.name),
         element("p", { class: "facts" }, element("span", {}, `${duration(run.duration_s)} · ${count(run.slots)} slots`), element("b", {}, `${mark}${fixed(run.reward)}`, element("small", {}, " bit/s/Hz"))))),
     element("label", { class: "pick" }, box, "Compare"));
 }
@@ -76,7 +78,7 @@ export async function showRun(main, close, id) {
   board.showRun(digest);
   const { facts } = digest;
   const title = element("h1", {}, `${facts.policy} on ${facts.name}`);
-  const about = `${day(facts.started_s)} · macontrol ${facts.version} on ${facts.host} · seed ${facts.seed}`;
+  const about = `${facts.run} · ${day(facts.started_s)} · macontrol ${facts.version} on ${facts.host} · seed ${facts.seed}`;
   main.prepend(element("div", { class: "page run-head" }, element("div", { class: "head" }, title, element("span", { class: "muted" }, about))));
   if (!digest.series) board.parts["cursor-text"].textContent = "The run has no slot.";
   return board;
@@ -100,7 +102,7 @@ export async function showCompare(main, close, ids) {
     const gap = rows.length > 1 ? (rows[rows.length - 1].time - rows[0].time) / (rows.length - 1) : 1;
     return {
       model, facts: model.facts, from: model.time[0] ?? null, until: model.last, isLive: false, layer, typicalGap: gap,
-      cursor: null, sigma: model.sigma, rewardLow: 0, rewardHigh: Math.ceil(top * 1.1 * 2) / 2,
+      cursor: null, sigma: model.sigma, hasAxis: true, rewardLow: 0, rewardHigh: Math.ceil(top * 1.1 * 2) / 2,
     };
   });
   const columns = digests.map((digest, i) => {
@@ -108,10 +110,16 @@ export async function showCompare(main, close, ids) {
     const reward = element("canvas", { role: "img", "aria-label": "Reward over time" });
     close.push(new Plot(fall, (context, width, height) => drawFall(context, width, height, views[i])));
     close.push(new Plot(reward, (context, width, height) => drawReward(context, width, height, views[i])));
+    const legends = [element("ul", { class: "legend", "aria-hidden": "true" }), element("ul", { class: "legend", "aria-hidden": "true" })];
+    const simulated = views[i].model.truth.length > 0;
+    close.push(...fallLegend(legends[0], { simulated: simulated && views[i].layer === "truth" }), ...rewardLegend(legends[1], { isLive: false, simulated }));
     return element("section", { class: "panel" },
       element("h2", {}, element("a", { href: `#/run/${ids[i]}` }, nameOf(digest))),
-      element("p", { class: "muted" }, views[i].layer === "truth" ? "true map" : "estimate"),
-      element("div", { class: "plot fall-plot" }, fall), element("div", { class: "plot reward-plot" }, reward));
+      element("p", { class: "hint" }, digest.facts.run),
+      element("div", { class: "head sub" }, element("h3", {}, views[i].layer === "truth" ? "True reward over time" : "Estimate over time"), legends[0]),
+      element("div", { class: "plot fall-plot" }, fall),
+      element("div", { class: "head sub" }, element("h3", {}, "Reward, bit/s/Hz"), legends[1]),
+      element("div", { class: "plot reward-plot" }, reward));
   });
   main.replaceChildren(element("div", { class: "page" },
     element("div", { class: "head" }, element("h1", {}, "Two runs"), element("a", { href: "#/runs" }, "choose others")),
@@ -121,20 +129,29 @@ export async function showCompare(main, close, ids) {
 
 const nameOf = ({ facts }) => `${facts.policy} on ${facts.name}, ${day(facts.started_s)}`;
 
+// Each row: its name, the number of a run, and how the number and a difference of two are written.
+const ROWS = [
+  ["slots", ({ summary }) => summary?.slots, count],
+  ["reward (bit/s/Hz)", ({ summary }) => summary?.reward, (value) => fixed(value, 3)],
+  ["over fixed antenna", ({ summary, fixed_mean: mean }) => (mean > 0 ? summary?.reward / mean - 1 : null), signed],
+  ["oracle (bit/s/Hz)", (digest) => digest.oracle_mean, (value) => fixed(value, 3)],
+  ["travel (λ)", ({ summary }) => summary?.travel, (value) => fixed(value, 1)],
+  ["switches", ({ summary }) => summary?.switches, count],
+  ["slots in transit", ({ summary }) => (summary ? summary.transit / Math.max(summary.slots, 1) : null), (value) => percent(value, 1)],
+  ["missed slots", ({ summary }) => summary?.missed, count],
+  ["invalid measurements", ({ summary }) => summary?.invalid, count],
+];
+
 function table(digests) {
-  const gain = ({ summary, fixed_mean: mean }) => (summary && mean > 0 ? percent(summary.reward / mean - 1) : "–");
-  const rows = [
-    ["slots", ({ summary }) => count(summary?.slots)],
-    ["reward (bit/s/Hz)", ({ summary }) => fixed(summary?.reward, 3)],
-    ["over fixed antenna", gain],
-    ["oracle (bit/s/Hz)", (digest) => fixed(digest.oracle_mean, 3)],
-    ["travel (λ)", ({ summary }) => fixed(summary?.travel, 1)],
-    ["switches", ({ summary }) => count(summary?.switches)],
-    ["slots in transit", ({ summary }) => percent(summary ? summary.transit / Math.max(summary.slots, 1) : null, 1)],
-    ["missed slots", ({ summary }) => count(summary?.missed)],
-    ["invalid measurements", ({ summary }) => count(summary?.invalid)],
-  ];
+  const difference = (of, text) => {
+    const [one, other] = digests.map(of);
+    if (!isNumber(one) || !isNumber(other)) return "–";
+    const sign = other > one ? "+" : other < one ? "−" : "";
+    return `${sign}${text(Math.abs(other - one)).replace("+", "")}`;
+  };
   return element("table", { class: "pairs" },
-    element("thead", {}, element("tr", {}, element("td"), ...digests.map((digest) => element("th", { scope: "col" }, nameOf(digest))))),
-    element("tbody", {}, ...rows.map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), ...digests.map((digest) => element("td", {}, value(digest)))))));
+    element("thead", {}, element("tr", {}, element("td"),
+      ...[...digests.map(nameOf), "difference"].map((name) => element("th", { scope: "col" }, name)))),
+    element("tbody", {}, ...ROWS.map(([name, of, text]) => element("tr", {}, element("th", { scope: "row" }, name),
+      ...[...digests.map((digest) => text(of(digest))), difference(of, text)].map((value) => element("td", {}, value))))));
 }

@@ -15,11 +15,7 @@ from macontrol.controller.policies.features import kernel_features
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.policy import HasPosterior
 from macontrol.controller.policies.registry import make_policy
-from macontrol.controller.policies.tv_gp_ucb.posterior import (
-    INTERVAL,
-    SNAPSHOTS,
-    DriftingPosterior,
-)
+from macontrol.controller.policies.tv_gp_ucb.posterior import HISTORY, DriftingPosterior
 from macontrol.controller.policies.two_point.algorithm import TwoPointClimber
 from macontrol.controller.policies.wgp_ucb.posterior import WeightedPosterior
 from macontrol.controller.survey.samples import Survey
@@ -79,7 +75,7 @@ class TestDriftingPosterior:
         np.testing.assert_allclose(subject.variance, variance, rtol=0, atol=1e-9)
 
     def test_late_and_withdrawn_rewards_count_as_if_they_came_in_order(self, paper: Config) -> None:
-        count, epsilon = (SNAPSHOTS + 2) * INTERVAL, 0.01
+        count, epsilon = 450, 0.01
         slots, x, r = samples(count, seed=3)
         rng = np.random.default_rng(4)
         # Some come up to 150 slots late, and some are withdrawn later on.
@@ -110,21 +106,20 @@ class TestDriftingPosterior:
         slots, x, r = samples(10_000)
         for slot, position, reward in zip(slots.tolist(), x.tolist(), r.tolist(), strict=True):
             subject.observe(slot, position, reward)
-        on_grid, state = subject._features.on_grid, subject._state
-        direct = np.einsum("ij,ij->i", on_grid @ state.covariance, on_grid)
-        np.testing.assert_allclose(state.grid_variance, direct, rtol=0, atol=1e-11)
-        assert np.linalg.eigvalsh(state.covariance).min() > 0
+        on_grid, rank = subject.features.on_grid, subject.features.rank
+        covariance = SIGMA_F2 * np.eye(rank) - subject._state.learned.reshape(rank, rank)
+        direct = np.einsum("ij,ij->i", on_grid @ covariance, on_grid)
+        np.testing.assert_allclose(subject.variance, direct, rtol=0, atol=1e-11)
+        assert np.linalg.eigvalsh(covariance).min() > 0
 
     def test_its_memory_is_bounded_and_what_is_too_late_is_dropped(self, paper: Config) -> None:
         subject = drifting(paper, 0.01)
-        most = (SNAPSHOTS + 1) * INTERVAL
-        for slot in range(1, 4 * most):
+        for slot in range(1, 4 * HISTORY):
             subject.observe(slot, 3.0, 1.0)
-            assert len(subject._samples) <= most
-            assert len(subject._stored) <= SNAPSHOTS
-        before = subject._state.mean.copy()
+            assert len(subject._samples) <= HISTORY + 32
+        before = subject.mean
         subject.observe(0, 3.0, 50.0)
-        np.testing.assert_array_equal(subject._state.mean, before)
+        np.testing.assert_array_equal(subject.mean, before)
 
     def test_the_first_reward_of_a_slot_counts(self, paper: Config) -> None:
         once, twice = drifting(paper, 0.01), drifting(paper, 0.01)

@@ -14,10 +14,10 @@ from macontrol.config import Config
 from macontrol.config.model.grid import Grid
 from macontrol.controller.policies import track_ucb
 from macontrol.controller.policies.features import kernel_features
+from macontrol.controller.policies.kalman_bank import KalmanBank
 from macontrol.controller.policies.kernel import kernel_from_config
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.track_ucb.algorithm import TrackUCB
-from macontrol.controller.policies.track_ucb.bank import KalmanBank
 from macontrol.controller.survey.samples import Survey
 from macontrol.sim.research.episode import play
 from macontrol.sim.world.rewardmap import simulate_map
@@ -289,6 +289,16 @@ def test_every_decision_is_that_of_the_reference(paper: Config, changes: dict[st
         x = decision.position
     if algorithm.margin == 0:
         assert switches > 1
+
+
+def test_a_reader_of_the_estimate_does_not_disturb_a_decision(paper: Config, grid: Grid) -> None:
+    bank = bank_of(paper, grid)
+    bank.observe(1, 3.0, 1.0)
+    deciding = bank.means
+    deciding[:] = 7.0
+    assert bank.mean.max() < 7.0  # the live view, in its thread
+    assert bank.variance.max() < 7.0
+    assert (deciding == 7.0).all()
 
 
 def test_the_theory_of_any_persistent_target_holds(paper: Config) -> None:

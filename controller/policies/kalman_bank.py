@@ -1,4 +1,4 @@
-"""The estimate of track-ucb: a bank of Kalman filters, each for another speed of the world.
+"""An estimate for a world that drifts: a bank of Kalman filters, each for another speed of it.
 
 The reward along the rail is Φw: the features of the kernel (K = ΦΦᵀ), and weights of variance σ_f².
 Every weight drifts as a mean-reverting process with the time constant τ of the filter. With
@@ -129,13 +129,19 @@ class KalmanBank:
 
     @property
     def mean(self) -> Array:
-        mean: Array = self.shares.dot(self.means)
+        mean: Array = self.shares.dot(self._own_means())
         mean += self.offset
         return mean
 
     @property
     def variance(self) -> Array:
-        return self.spread(self.shares, self.means)
+        return self.spread(self.shares, self._own_means())
+
+    def _own_means(self) -> Array:
+        """`means` in memory of its own: another thread may read the estimate during a decision."""
+        means = np.empty_like(self._means)
+        self._expansion.fill(self._state.weights, means)
+        return means
 
     def spread(self, shares: Array, means: Array) -> Array:
         """The variance of the mixture: that of the filters, and of what they disagree about."""
@@ -218,7 +224,7 @@ class KalmanBank:
         self._keep_checkpoint()
 
     def _keep_checkpoint(self) -> None:
-        """Copy the state once per so many samples, and drop what is older than the history."""
+        """Copy the state now and then, and drop what is older than the history."""
         self._since_checkpoint += 1
         if self._since_checkpoint < _CHECKPOINT_SAMPLES:
             return
