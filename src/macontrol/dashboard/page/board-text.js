@@ -217,7 +217,7 @@ export class BoardText {
       const kind = BAD_EVENTS.has(event.kind) ? "bad" : WARN_EVENTS.has(event.kind) ? "warn" : "";
       return element("li", { class: kind },
         element("time", {}, clock(event.time_s)), element("b", {}, event.kind),
-        element("span", { class: "detail" }, `${event.detail}${isNumber(event.value) ? ` (${Number(event.value.toPrecision(5))})` : ""}`));
+        element("span", { class: "detail" }, event.text.slice(`slot ${event.slot}: ${event.kind}: `.length)));
     }));
   }
 
