@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _OF_FRINGES = ("components", "fringe_periods", "fringe_damping", "sector_deg", "angular_spread_deg")
 _OF_FRINGES_AND_RESIDUAL = (*_OF_FRINGES, "residual_length", "residual_weight")
-_OF_THE_PAPER_KERNEL = (*_OF_FRINGES_AND_RESIDUAL, "constant_weight")
 _OF_CHANGE_POINTS = ("change_points", "change_angle_deg", "change_gain_retention")
 _OF_STEADY_DRIFT = ("angle_correlation", "angle_step_deg", "gain_correlation")
 _OF_THE_SHADOW = ("shadow_reversion", "shadow_step")

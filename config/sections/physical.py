@@ -86,7 +86,7 @@ class Physical(Section):
         return self.to_wavelengths(self._motion(1.0).reach(motion_s) * 1e3)
 
     def _motion(self, unit_m: float) -> Trapezoid:
-        """The motion of the actuator, with lengths in a unit of so many metres."""
+        """The motion of the actuator, with lengths in a unit of `unit_m` metres."""
         acceleration = self.acceleration_m_per_s2
         return Trapezoid(
             self.actuator_speed_m_per_s / unit_m,

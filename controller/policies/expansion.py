@@ -30,7 +30,7 @@ _LONG_RANK = 64
 _LEAST_POINTS = 32
 """A panel with fewer grid points has about as many nodes."""
 _READING = 2.5
-"""A product with a table that is read once costs so many products of the small matrix."""
+"""The cost of a product with a table that is read once, in products of the small matrix."""
 
 
 class Expansion:

@@ -55,6 +55,8 @@ class GramPosterior:
         self.window = window
         self.offset = offset
         self.refactorings = 0
+        self.corrections = 0
+        """How often the followed variance was wrong."""
         self._ridge = ridge
         self._count = self._turn = 0
         # The covariance with the whole grid of a sample on grid point i: from G − 1 − i on.
@@ -170,6 +172,7 @@ class GramPosterior:
         rows = self._whitened[: self.grid.size, : self._count]
         exact = np.einsum("ij,ij->i", rows[points], rows[points])
         if np.abs(self._explained[points] - exact).max() > _DISAGREEMENT * self.sigma_f2:
+            self.corrections += 1
             exact, points = np.einsum("ij,ij->i", rows, rows), slice(None)
         self._explained[points] = exact
 
@@ -215,4 +218,5 @@ class GramPosterior:
         whitened = solve_triangular(factor, right_sides, trans=1, check_finite=False)
         self._factor[:count, :count] = factor
         self._whitened[: size + 1, :count] = whitened.T
-        self._explain(slice(None))
+        rows = whitened[:, :size]
+        self._explained = np.einsum("ij,ij->j", rows, rows)

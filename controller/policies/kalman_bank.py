@@ -229,7 +229,7 @@ class KalmanBank:
         self._keep_checkpoint()
 
     def _keep_checkpoint(self) -> None:
-        """Copy the state once per so many samples, and drop what is older than the history."""
+        """Copy the state now and then, and drop what is older than the history."""
         self._since_checkpoint += 1
         if self._since_checkpoint < _CHECKPOINT_SAMPLES:
             return

@@ -86,6 +86,7 @@ class WindowedPosterior:
         self._table[:, :-1] = features.on_grid
         self._expansion = Expansion(features, unused=1)
         self._no_sample: Array = np.zeros(order)
+        self._position, self._index = self.grid.points.item(0), self.grid.index(0.0)
         # Columns: (unused), the sample that leaves, Σφr, the grid point to check. See _solve.
         self._right_sides: Array = np.zeros((order, 4), order="F")
         self._mix: Array = np.diag([0.0, 0.0, 1.0, 0.0])
@@ -151,7 +152,9 @@ class WindowedPosterior:
     def _vector(self, position: float, reward: float) -> Array:
         """(φ, r − offset)"""
         reward -= self.offset
-        index = self.grid.index(position)
+        if position != self._position:
+            self._position, self._index = position, self.grid.index(position)
+        index = self._index
         if index is None:
             return np.append(self.features.at(position), reward)
         vector: Array = self._table[index].copy()

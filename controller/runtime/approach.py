@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
+from macontrol.config import Config
 from macontrol.config.model.errors import CommandRefusedError, StageError, StillMovingError
 from macontrol.controller.recording.events import EventKind
+from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rail import Rail
 from macontrol.controller.runtime.recovery import Recovery
+from macontrol.controller.runtime.stop import StopToken
 from macontrol.hal import Clock
 
 _CLEAR_RAIL = "check whether something blocks the carriage"
@@ -42,6 +45,27 @@ class Approach:
         self._recovery = recovery
         self._keep_on = keep_on
         self._stroke_s = stroke_s
+
+    @classmethod
+    def before_slots(
+        cls,
+        config: Config,
+        guard: Guard,
+        clock: Clock,
+        recorder: Recorder,
+        stop: StopToken,
+        may_move: Callable[[], bool] | None = None,
+    ) -> Approach:
+        """One with a patience and a recovery of its own: no slot shares them.
+
+        `may_move` is called before each stroke. It may wait; no stroke follows once it returns
+        False.
+        """
+        patience = Patience("stage", config.timing.fault_patience_s, clock, recorder)
+        recovery = Recovery(guard, patience, clock, recorder, stop.keep_on)
+        keep_on = may_move or stop.keep_on
+        stroke_s = config.physical.slot_duration_s
+        return cls(guard, Rail(config), clock, patience, recovery, keep_on, stroke_s=stroke_s)
 
     def run(self, position: float) -> float:
         """Go to a position; return the reported one (both in wavelengths).

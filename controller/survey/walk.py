@@ -14,7 +14,6 @@ from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.observation import Observation, Rewarding
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rail import Rail
-from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.signal_watch import SignalWatch
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.samples import Sample, Survey, enough, require_enough
@@ -65,17 +64,7 @@ def rail_walk(
     `may_move` is called before each stroke. It may wait; no stroke follows once it returns False.
     """
     guard, rail = Guard.of(config, bench.stage), Rail(config)
-    patience = Patience("stage", config.timing.fault_patience_s, clock, recorder)
-    recovery = Recovery(guard, patience, clock, recorder, stop.keep_on)
-    approach = Approach(
-        guard,
-        rail,
-        clock,
-        patience,
-        recovery,
-        may_move or stop.keep_on,
-        stroke_s=config.physical.slot_duration_s,
-    )
+    approach = Approach.before_slots(config, guard, clock, recorder, stop, may_move)
 
     def go_to(position: float) -> float:
         return rail.clamp(approach.run(position))

@@ -15,6 +15,7 @@ import numpy as np
 from macontrol.config.model.errors import ProbeError, StageError
 from macontrol.config.model.reward import Reward
 from macontrol.hal import Arrival, Backend, Clock, Measurement, Probe, Stage, StageDescription
+from macontrol.hal.probe import CLIPPING
 
 DEFAULT_FAULT_RATE = 0.001
 """The probability of a fault per call of a stage or a probe."""
@@ -122,7 +123,7 @@ class FaultyProbe:
         self._collections += 1
         on_time = []
         for measurement in self._probe.collect(deadline_s):
-            kind = self._plan.draw("clipped", "nan", "late")
+            kind = self._plan.draw(CLIPPING, "nan", "late")
             if kind == "late":
                 due = self._collections + 1 + int(self._plan.amount(0, 5))
                 self._held.append((due, measurement))

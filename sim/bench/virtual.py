@@ -166,7 +166,7 @@ class VirtualBench:
     def _emulated_reference(
         self, config: Config, site: Site, port: int | None
     ) -> EmulatedProbe | None:
-        """The receiver in the middle of the rail. It hears the transmitter as the probe does."""
+        """The receiver in the middle of the rail. It receives the same transmitter as the probe."""
         if port is None:
             return None
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macontrol.config import Config, load_config
+from macontrol.config.presets import DEFAULT_PRESET
 from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
@@ -40,7 +41,7 @@ NOISE = 0.5, 2.0
 SECTOR_DEG = 40.0, 180.0
 SPREAD_DEG = 1.0, 15.0
 DRIFT = 0.25, 4.0
-"""The ranges of random worlds: noise and drift relative to the paper, sector and spread."""
+"""The ranges of random worlds: noise and drift relative to the preset, sector and spread."""
 _PLAY = 0.05
 """The largest backlash of a random world (wavelengths)."""
 _LARGEST_LAG_SHARE = 0.25
@@ -60,15 +61,16 @@ class GivenWorld:
     backlash: float
 
 
-def random_world(seed: int) -> GivenWorld:
+def random_world(seed: int, preset: str) -> GivenWorld:
     """A world of the paper's channel, with noise, sector, spread, drift and backlash at random."""
+    start = load_config(preset=preset)
     random = np.random.default_rng([seed, 12])
     noise, drift = (exp(random.uniform(log(low), log(high))) for low, high in (NOISE, DRIFT))
     sector = random.uniform(*SECTOR_DEG)
     spread = random.uniform(*SPREAD_DEG)
-    paper = World.named("paper", drift).config_of(load_config())
-    config = paper.replace(
-        reward__noise_level=noise * paper.reward.noise_level,
+    config = World.named("paper", drift).config_of(start)
+    config = config.replace(
+        reward__noise_level=noise * start.reward.noise_level,
         channel__sector_deg=(90 - sector / 2, 90 + sector / 2),
         channel__angular_spread_deg=spread,
     )
@@ -119,15 +121,15 @@ class Recovered:
         return self.estimate.holds(self.truth)
 
 
-def recover(seed: int, minutes: float) -> dict[str, Recovered]:
-    """Calibrate a random world; each quantity with its true value."""
-    given, clock = random_world(seed), VirtualClock()
+def recover(seed: int, minutes: float, preset: str = DEFAULT_PRESET) -> dict[str, Recovered]:
+    """Calibrate a random world of a preset's bench; each quantity with its true value."""
+    given, clock = random_world(seed, preset), VirtualClock()
     bench = LooseBench(given, clock, seed)
     plan = plan_for(given.config, minutes)
     walk = CalibrationWalk(given.config, bench, clock, Recorder(), stop=StopToken())
     samples = walk.run(plan)
-    # The calibration starts from the paper's settings, not from those of the world.
-    found = evaluate(load_config(), plan, samples)
+    # The calibration starts from the preset's settings, not from those of the world.
+    found = evaluate(load_config(preset=preset), plan, samples)
     true = true_values(given.config, seed, bench.channel.slot)
     fringes, findings = found.fit("physics"), found.findings
     pairs = {

@@ -16,6 +16,8 @@ from macontrol.controller.policies.policy import HasSurface, Policy, margin_of
 from macontrol.controller.policies.registry import make_policy
 from macontrol.controller.policies.theory import SurfaceMeter, Trajectory, Verdict, check_run
 from macontrol.controller.survey.samples import Survey
+from macontrol.sim.research.oracle import oracle_value
+from macontrol.sim.world.partial import Filled, basis_of
 from macontrol.sim.world.rewardmap import RewardMap
 
 Array = NDArray[np.float64]
@@ -125,16 +127,18 @@ def play_policy(
     return Episode(trajectory, reward * weight, observed * weight, weight, verdicts)
 
 
-def outcome_of(config: Config, episode: Episode, optimum: float | None) -> dict[str, Any]:
-    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory.
+def outcome_of(config: Config, episode: Episode, filled: Filled) -> dict[str, Any]:
+    """Regret per slot compared with the oracle's OPT_T, reward, movement, theory, and shares.
 
-    The reward is the mean over the slots at known places. There is no regret without an `optimum`:
-    the oracle needs the reward of every place that it could go to.
+    The reward is the mean over the slots at known places. On a map that is known in part there is
+    no regret: the oracle needs the reward of every place that it could go to.
     """
-    run, slots = episode.trajectory, len(episode.reward)
+    run, slots, world = episode.trajectory, len(episode.reward), filled.world
+    optimum = float(oracle_value(world.reward, config)[0]) if world.available is None else None
     known = episode.reward[~np.isnan(episode.reward)]
     reward = float(known.mean()) if len(known) else None
     travel = config.reward.movement_cost * run.travel
+    basis = basis_of(filled, config, run.position, episode.reward)
     net = None if reward is None else reward - travel / slots
     regret = None
     if optimum is not None:
@@ -151,6 +155,7 @@ def outcome_of(config: Config, episode: Episode, optimum: float | None) -> dict[
         "switches": int(run.switched.sum()),
         "transit_share": float(run.transit.mean()),
         "theory": {name: asdict(verdict) for name, verdict in episode.theory.items()},
+        **{f"{name}_share": share for name, share in basis._asdict().items()},
     }
 
 

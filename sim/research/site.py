@@ -122,7 +122,7 @@ def map_of_slots(
 
 
 def check_size(where: object, config: Config, slots: float) -> None:
-    """Raise DataError if a map of so many slots is too large."""
+    """Raise DataError if a map of this number of slots is too large."""
     most = MAP_LIMIT_BYTES // (8 * config.grid_size)
     if slots > most:
         raise DataError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -205,8 +204,7 @@ def _recur(rho: float, last: Floats, steps: Floats) -> Floats:
     The loop takes milliseconds per map. `scipy.signal.lfilter` is faster, but its import costs
     half a second in every process.
     """
-    columns = [
-        list(accumulate(column, lambda value, step: rho * value + step, initial=before))[1:]
-        for before, column in zip(last.tolist(), steps.T.tolist(), strict=True)
-    ]
+    columns = []
+    for value, column in zip(last.tolist(), steps.T.tolist(), strict=True):
+        columns.append([value := rho * value + step for step in column])
     return np.ascontiguousarray(np.array(columns).T)

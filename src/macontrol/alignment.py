@@ -13,9 +13,7 @@ from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.approach import Approach
 from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.observation import Observation, Rewarding
-from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rail import Rail
-from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.walk import measure_once
 from macontrol.hal import Backend, Clock
@@ -85,16 +83,8 @@ class Alignment:
         self._clock = clock
         self._stop = stop
         self._guard, self._rail = Guard.of(config, bench.stage), Rail(config)
-        patience = Patience("stage", config.timing.fault_patience_s, clock, recorder)
-        recovery = Recovery(self._guard, patience, clock, recorder, stop.keep_on)
-        self._approach = Approach(
-            self._guard,
-            self._rail,
-            clock,
-            patience,
-            recovery,
-            self._before_stroke,
-            stroke_s=config.physical.slot_duration_s,
+        self._approach = Approach.before_slots(
+            config, self._guard, clock, recorder, stop, self._before_stroke
         )
         self._may_move: Callable[[], bool] = stop.keep_on
         self._show: Callable[[Reading], None] = lambda _: None
@@ -138,12 +128,14 @@ class Alignment:
     def read(self) -> Reading:
         """Measure where the antenna is."""
         self._number += 1
-        seen, problem = None, "no measurement arrives"
+        seen, problem = None, ""
         try:
             found = measure_once(
                 self._bench.probe, self._clock, self._number, self._interval_s, self._stop
             )
-            if found is not None:
+            if found is None:
+                problem = "stopped" if self._stop.is_set else "no measurement arrives"
+            else:
                 with PROBE_CODE:
                     seen = self._rewarding.observe(found)
         except ProbeError as error:

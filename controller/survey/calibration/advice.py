@@ -11,6 +11,7 @@ import numpy as np
 
 from macontrol.config import Config
 from macontrol.config.model.rounding import at_least, at_most
+from macontrol.config.sections.physical import Physical
 from macontrol.controller.survey.calibration.estimate import Estimate
 from macontrol.controller.survey.calibration.findings import Findings
 from macontrol.controller.survey.calibration.kernel_fit import Fit
@@ -22,7 +23,11 @@ _LEAST_RIDGE, _MOST_RIDGE = 0.005, 2.0
 # A damped cosine falls to a correlation of 1/2 after about a sixth of its period.
 _PERIODS_PER_LENGTH = 6.0
 _STEADY = 0.25
+_SLOT_SHARE = 0.1
+"""The longest slot, as a share of the coherence time."""
 _AT_FLOOR, _CLIPPED = 0.1, 0.02
+_MARGIN = 0.1
+"""Δ in units of σ_f. No other one is better in simulated worlds: see docs/measurements.md."""
 _DEPENDS = 0.25
 """A map varies with the position if its variance is more than this share of the noise's."""
 
@@ -67,8 +72,8 @@ def _settings(
     yield Setting(
         "reward.offset",
         "survey",
-        f"the mean reward is {interval_text(found.mean)}: far from the 0 that a place which left "
-        "the window would be taken for",
+        f"a place that left the window is taken for the mean reward, {interval_text(found.mean)}, "
+        "instead of 0",
     )
     for key, value in fits[0].settings.items():
         yield Setting(f"kernel.{key}", _plain(value), _kernel_reason(key, fits))
@@ -77,6 +82,12 @@ def _settings(
         "algorithm.ridge",
         rounded(float(np.clip(ridge, _LEAST_RIDGE, _MOST_RIDGE))),
         f"sigma_eps^2 / sigma_f^2, with sigma_f = {interval_text(sigma_f)}",
+    )
+    yield Setting(
+        "algorithm.margin",
+        _MARGIN,
+        "in units of sigma_f; in simulated worlds the best one depends neither on the noise nor on "
+        "the drift, so no measurement changes it",
     )
     slot_s = config.physical.slot_duration_s
     coherence = found.coherence_s
@@ -121,11 +132,7 @@ def _kernel_reason(key: str, fits: Sequence[Fit]) -> str:
     if key == "name":
         if len(fits) == 1:
             return "the only form"
-        gain = best.better_than(fits[1])
-        return (
-            f"explains stretches not seen better than {fits[1].name} by "
-            f"{interval_text(gain)} nats per sample"
-        )
+        return lead_text(best, fits[1])
     if key == "fringe_periods":
         parts = [
             interval_text(estimate)
@@ -139,13 +146,7 @@ def _kernel_reason(key: str, fits: Sequence[Fit]) -> str:
 
 
 def _notes(config: Config, found: Findings) -> Iterator[str]:
-    slot_s, coherence_s = config.physical.slot_duration_s, found.coherence_s.value
-    if isfinite(coherence_s):
-        slots, longest_s = coherence_s / slot_s, at_most(coherence_s / 10, 2)
-        yield (
-            f"the coherence time is {slots:.3g} slots (physical.slot_duration_s = {slot_s:g}); "
-            f"slots of up to {longest_s} s, a tenth of it, leave time to use what was found"
-        )
+    yield slot_advice(config.physical, found.coherence_s)
     if found.stated_noise > 0 and found.noise.value > 0:
         ratio = found.noise.value / found.stated_noise
         if not 2 / 3 < ratio < 1.5:
@@ -153,6 +154,32 @@ def _notes(config: Config, found: Findings) -> Iterator[str]:
                 f"the probe states a noise of {found.stated_noise:.3g} bit/s/Hz, and the measured "
                 f"one is {ratio:.2g} times that: trust the measured one"
             )
+
+
+def slot_advice(physical: Physical, coherence: Estimate) -> str:
+    """How long a slot may be: what was found must be of use for some slots."""
+    slot_s = physical.slot_duration_s
+    known_s = coherence.value if isfinite(coherence.value) else coherence.low
+    least = "" if isfinite(coherence.value) else "at least "
+    longest_s = known_s * _SLOT_SHARE
+    if least and slot_s > longest_s:
+        return (
+            f"too little is known of the coherence time to say whether physical.slot_duration_s = "
+            f"{slot_s:g} is short enough; choose more --minutes"
+        )
+    if slot_s <= longest_s:
+        verdict = f"keep physical.slot_duration_s = {slot_s:g}"
+    elif physical.actuation_time_s < longest_s:
+        verdict = f"shorten physical.slot_duration_s = {slot_s:g}"
+    else:
+        verdict = (
+            f"physical.slot_duration_s = {slot_s:g} is too long, but a move of a stroke takes "
+            f"{physical.actuation_time_s:g} s: use a faster stage, or a shorter physical.stroke"
+        )
+    return (
+        f"{verdict}: the coherence time is {least}{known_s / slot_s:.3g} slots, and slots of up to "
+        f"{at_most(longest_s, 2)} s, a tenth of it, leave time to use what was found"
+    )
 
 
 def _warnings(config: Config, samples: Samples, found: Findings) -> Iterator[str]:
@@ -255,6 +282,16 @@ def changes_within_a_slot(found: Findings) -> bool:
     """
     unstated = found.noise.value**2 - found.stated_noise**2
     return unstated > max(found.sigma_f.value**2, 3 * found.stated_noise**2)
+
+
+def lead_text(best: Fit, other: Fit) -> str:
+    """By how much a kernel explains a site better than another one, if it clearly does."""
+    lead = best.better_than(other)
+    verdict = "better than" if lead.low > 0 else "about as well as"
+    return (
+        f"explains stretches not seen {verdict} {other.name}: by {interval_text(lead)} nats per "
+        "sample more"
+    )
 
 
 def interval_text(estimate: Estimate) -> str:

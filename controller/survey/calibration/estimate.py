@@ -39,6 +39,19 @@ class Estimate:
         """The estimate of an increasing function of the quantity."""
         return Estimate(function(self.value), function(self.low), function(self.high))
 
+    def of_a_variance(self, level: float) -> Estimate:
+        """The interval of a variance, from a symmetric one around its estimate.
+
+        The error of a variance grows in proportion to it, and the estimate of the error with the
+        estimate: one that is too low by chance claims too small an error. So the interval has the
+        values that this estimate is not far from, each by its own error. `level` is the variance
+        at which the error was estimated: this one, and what was measured together with it.
+        """
+        share = (self.high - self.value) / max(level, self.value)
+        below = (self.value - self.low) / (1 + share)
+        above = (self.high - self.value) / (1 - share) if share < 1 else inf
+        return Estimate(self.value, self.value - below, self.value + above)
+
     def holds(self, truth: float) -> bool:
         """Whether a value is within the interval."""
         return self.low <= truth <= self.high

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from macontrol.controller.survey.calibration import structure
 from macontrol.controller.survey.calibration.estimate import Estimate, jackknife, root
 from macontrol.controller.survey.calibration.maps import backlash, mean_and_spread, settling
-from macontrol.controller.survey.calibration.samples import STAND, WALK, Samples
+from macontrol.controller.survey.calibration.samples import WALK, Samples
 from macontrol.controller.survey.calibration.structure import Curve, Structures, crossing
 
 Floats = NDArray[np.float64]
@@ -71,18 +71,20 @@ def find(samples: Samples, slot_s: float, end_s: float) -> Findings:
     rough = _coherences(structures, samples, cycles, rough2, longest)
     lags = structure.lags_for(exp(float(rough[0])) / slot_s)
     (noise2,) = jackknife(blocks, lambda part: np.array([structure.nugget(part, lags)]))
+    level = float(np.nanmean(structure.half_squares(blocks, lags)[0]))
+    nugget = max(noise2.value, 0.0)
     # Each stand is one place: the drift at other places is known from their scatter.
     (drift2,) = jackknife(list(stands.values()), lambda part: _drift(part, lags))
     mean, sigma_f = mean_and_spread(walks, noise2, end_s)
-    in_time = structures.in_time(cycles, noise2.value)
-    in_space = structures.in_space(cycles, noise2.value, in_time)
+    in_time = structures.in_time(cycles, nugget)
+    in_space = structures.in_space(cycles, nugget, in_time)
     coherence, length = jackknife(
-        cycles, lambda part: _coherences(structures, samples, part, noise2.value, longest)
+        cycles, lambda part: _coherences(structures, samples, part, nugget, longest)
     )
     delay_s, squares, settled = settling(samples)
     stated = samples.sigma[np.isfinite(samples.sigma)]
     return Findings(
-        noise=noise2.mapped(root),
+        noise=noise2.of_a_variance(level).mapped(root),
         stated_noise=float(np.sqrt(np.mean(stated**2))) if len(stated) else nan,
         mean=mean,
         sigma_f=sigma_f,
@@ -101,7 +103,7 @@ def find(samples: Samples, slot_s: float, end_s: float) -> Findings:
 def _drift(stands: Sequence[Sequence[Floats]], lags: int) -> Floats:
     """D at the lag of the drift."""
     blocks = [block for stand in stands for block in stand]
-    squares = structure.half_squares(blocks, DRIFT_SLOTS)
+    squares, _ = structure.half_squares(blocks, DRIFT_SLOTS)
     known = squares[np.isfinite(squares)]
     if not len(known):
         return np.array([nan])
@@ -132,8 +134,3 @@ def _bounded(logs: Estimate, longest: float) -> Estimate:
         return Estimate(inf, min(found.low, longest / 2), inf)
     high = inf if found.high >= longest * (1 - 1e-9) else found.high
     return Estimate(found.value, found.low, high)
-
-
-def standing_share(samples: Samples) -> float:
-    """The share of the samples that were taken standing still."""
-    return float((samples.part == STAND).mean()) if len(samples) else 0.0

@@ -26,7 +26,6 @@ FORMS: tuple[KernelName, ...] = get_args(KernelName)
 # Prior standard deviations, of logarithms: a factor of two; and of the weights' log ratios.
 _LENGTH_SD, _WEIGHT_SD = log(2.0), 1.0
 _SCALE_SD, _TIME_SD, _NOISE_SD = 0.5, 1.0, 0.1
-_LENGTH_DIGITS = 4
 _STEP = 1e-3
 _FAR = 1e10
 

@@ -113,11 +113,14 @@ def _regression(walk: Samples, beside: Sequence[Samples], others: Sequence[Sampl
         return np.zeros(2)
     at = np.sort(common)
     position = _at(walk, at, walk.position)
-    gap = position[2:] - position[:-2]
+    gap = (position[4:] - position[:-4]) / 4
+    whole = at[4:] - at[:-4] == 4
 
     def slope(one: Samples) -> Floats:
+        # Of five points: three make a short fringe flatter than it is, and the backlash larger.
         values = _at(one, at, one.reward)
-        return np.asarray((values[2:] - values[:-2]) / gap)
+        near, far = values[3:-1] - values[1:-3], values[4:] - values[:-4]
+        return np.where(whole, (8 * near - far) / (12 * gap), 0.0)
 
     first, last = beside[0], beside[-1]
     share = np.full(len(at), 0.5)
@@ -126,7 +129,7 @@ def _regression(walk: Samples, beside: Sequence[Samples], others: Sequence[Sampl
         share = (_at(walk, at, walk.time_s) - begin) / (end - begin)
     against = (1 - share) * _at(first, at, first.reward) + share * _at(last, at, last.reward)
     sign = float(walk.direction[0])
-    difference = sign * (_at(walk, at, walk.reward) - against)[1:-1]
+    difference = sign * (_at(walk, at, walk.reward) - against)[2:-2]
     outside = np.mean([slope(one) for one in others], axis=0)
     within = np.mean([slope(walk), *(slope(one) for one in beside)], axis=0)
     return np.array([outside @ difference, outside @ within])

@@ -53,9 +53,9 @@ def stand_blocks(samples: Samples) -> dict[int, list[Floats]]:
     }
 
 
-def half_squares(blocks: Sequence[Floats], lags: int) -> Floats:
-    """Half the mean squared difference at lags 1 … n of all pairs within a block."""
-    found = np.full(lags, nan)
+def half_squares(blocks: Sequence[Floats], lags: int) -> tuple[Floats, Floats]:
+    """Half the mean squared difference at lags 1 … n of all pairs within a block; their number."""
+    found, count = np.full(lags, nan), np.zeros(lags)
     for lag in range(1, lags + 1):
         pairs = [block[lag:] - block[:-lag] for block in blocks if len(block) > lag]
         if pairs:
@@ -63,18 +63,23 @@ def half_squares(blocks: Sequence[Floats], lags: int) -> Floats:
             differences = differences[np.isfinite(differences)]
             if len(differences):
                 found[lag - 1] = 0.5 * float(np.mean(differences**2))
-    return found
+                count[lag - 1] = len(differences)
+    return found, count
 
 
 def nugget(blocks: Sequence[Floats], lags: int) -> float:
-    """σ_ε²: half squared differences, extrapolated to lag 0 by a parabola."""
-    values = half_squares(blocks, lags)
+    """σ_ε²: half squared differences, extrapolated to lag 0 by a parabola; it may be below 0.
+
+    A lag counts as much as it has pairs: long lags have few within a block.
+    """
+    values, count = half_squares(blocks, lags)
     lag = np.arange(1.0, lags + 1)
     known = np.isfinite(values)
     degree = 2 if lags > _LEAST_LAGS else 1
     if known.sum() <= degree:
         return nan
-    return max(float(np.polynomial.polynomial.polyfit(lag[known], values[known], degree)[0]), 0.0)
+    weights = np.sqrt(count[known])
+    return float(np.polynomial.polynomial.polyfit(lag[known], values[known], degree, w=weights)[0])
 
 
 def lags_for(coherence_slots: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.observation import Observation, Rewarding
 from macontrol.controller.runtime.patience import Patience
 from macontrol.controller.runtime.rail import Rail
-from macontrol.controller.runtime.recovery import Recovery
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.calibration.plan import HOP_SAMPLES, Plan
 from macontrol.controller.survey.calibration.samples import HOP, STAND, WALK, Sample, Samples
+from macontrol.controller.survey.samples import Sample as Measured
+from macontrol.controller.survey.samples import Survey, enough
 from macontrol.controller.survey.walk import measure_once
 from macontrol.hal import Backend, Clock
 
@@ -50,28 +52,20 @@ class CalibrationWalk:
         recorder: Recorder,
         *,
         stop: StopToken,
-        may_move: Callable[[], bool] | None = None,
         on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         guard, self._rail = Guard.of(config, bench.stage), Rail(config)
-        patience = Patience("stage", config.timing.fault_patience_s, clock, recorder)
-        recovery = Recovery(guard, patience, clock, recorder, stop.keep_on)
+        self._approach = Approach.before_slots(config, guard, clock, recorder, stop)
         self._slot_s = config.physical.slot_duration_s
-        self._approach = Approach(
-            guard,
-            self._rail,
-            clock,
-            patience,
-            recovery,
-            may_move or stop.keep_on,
-            stroke_s=self._slot_s,
-        )
         self._probe, self._clock, self._stop = bench.probe, clock, stop
         self._probe_patience = Patience("probe", config.timing.fault_patience_s, clock, recorder)
         self._rewarding = Rewarding(config)
         self._interval_s = config.slot_timing.measure_s
         self._on_progress = on_progress
         self._samples: list[Sample] = []
+        self._walks: list[list[Measured]] = []
+        self._positions = 0
+        """Of a walk."""
         self._invalid: Counter[str] = Counter()
         self._slot = -1
         self._start_s = self._arrival_s = clock.now()
@@ -82,20 +76,35 @@ class CalibrationWalk:
 
         A bench that is slower than the plan ends with fewer cycles, but with no fewer than two.
         """
-        self._start_s = self._clock.now()
+        self._start_s, self._positions = self._clock.now(), len(plan.positions)
         for cycle, place in enumerate(plan.places):
             end_s = self._start_s + (cycle + 1) * plan.cycle_s
             if self._stop.is_set or (cycle > 1 and self._clock.now() > end_s - 2 * plan.walk_s):
                 break
+            self._report(plan, "walking", cycle)
             self._walk(plan, cycle)
             self._hop(plan, cycle, place)
             self._stand(plan, cycle, place, end_s)
         return Samples.of(self._samples, self._invalid)
 
+    @property
+    def walks(self) -> list[Survey]:
+        """The walks so far that have enough rewards, each as a survey."""
+        since_1970_s = time.time() - self._clock.now()
+        return [
+            Survey.of(
+                [one._replace(unix_s=one.unix_s + since_1970_s) for one in walk],
+                walk[-1].unix_s + since_1970_s,
+            )
+            for walk in self._walks
+            if enough(len(walk), self._positions)
+        ]
+
     def _walk(self, plan: Plan, cycle: int) -> None:
         for pair in range(plan.pairs):
             for direction in (1, -1):
                 group = 2 * pair + (direction < 0)
+                self._walks.append([])
                 order = range(len(plan.positions))
                 for index in order if direction > 0 else reversed(order):
                     if self._stop.is_set:
@@ -168,6 +177,9 @@ class CalibrationWalk:
         direction: int,
     ) -> None:
         clipped = seen.signal.clipped_share
+        if part == WALK:
+            here = Measured(self._position, seen.reward, seen.uncertainty, middle_s, seen.signal)
+            self._walks[-1].append(here)
         self._samples.append(
             Sample(
                 middle_s - self._start_s,

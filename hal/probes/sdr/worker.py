@@ -34,7 +34,7 @@ from macontrol.hal.probes.sdr.samples import Samples
 # The longest wait for samples before new and overdue requests are checked.
 _POLL_INTERVAL_S = 0.05
 _THREAD_ENDS_S = 5.0
-# Samples that tell whether a radio is stuck.
+# Samples that show whether a radio is stuck.
 _FEW = 1000
 
 
@@ -146,6 +146,6 @@ class WindowWorker:
 
 
 def _is_constant(samples: Samples) -> bool:
-    """Whether all samples are equal. The first ones tell it of a working radio, at little cost."""
+    """Whether all samples are equal. The first ones show it for a working radio, at little cost."""
     few = samples[:_FEW]
     return not (np.ptp(few, axis=0).any() or np.ptp(samples, axis=0).any())

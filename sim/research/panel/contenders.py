@@ -90,7 +90,8 @@ def by_settings(text: str) -> Contender:
     if not (equals and label and name):
         raise UsageError(
             f"--variant {shortened(text)}: no policy",
-            "write LABEL=POLICY SECTION.KEY=VALUE …, as in 'short=moveucb algorithm.window=100'",
+            "write LABEL=POLICY SECTION.KEY=VALUE …, as in "
+            f"'short={REFERENCE} algorithm.window=100'",
         )
     start = by_name(name)
     return Contender(label, start.policy, (*start.assignments, *assignments))

@@ -5,6 +5,7 @@ guard, for the time that --minutes chooses. From the rewards follow, each with a
 noise, mean and sigma_f of the reward, its coherence in time and along the rail, the backlash, the
 settling, and the kernel that explains the site best. The TOML file has the settings for a run
 (--config), with the reason of each. The page explains every figure.
+With --walks the walks are kept, also those before a stop or a fault.
 
 First the noise floor of a real radio is measured: the transmitter must be off then, and on
 afterwards. A real stage is homed first, with --yes or after you agree.
@@ -36,11 +37,12 @@ from macontrol.config.model.errors import ProbeError, StageError, UsageError
 from macontrol.config.presets import DEFAULT_PRESET
 from macontrol.config.toml_text import read_toml
 from macontrol.controller.runtime.clock import VirtualClock, WallClock
-from macontrol.controller.survey.calibration.advice import interval_text
+from macontrol.controller.survey.calibration.advice import lead_text
 from macontrol.controller.survey.calibration.plan import MINUTES, Plan, plan_for
 from macontrol.controller.survey.calibration.result import Calibration, evaluate
 from macontrol.controller.survey.calibration.samples import Samples
 from macontrol.controller.survey.calibration.walking import CalibrationWalk
+from macontrol.controller.survey.file import save_walks
 from macontrol.display.calibration_progress import calibration_progress
 from macontrol.hal import Clock
 from macontrol.recorders import FaultReporter
@@ -69,6 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.html",
         help="the page to write (default: beside the settings, with the ending .html)",
     )
+    parser.add_argument(
+        "--walks",
+        type=Path,
+        metavar="FILE.npz",
+        help="keep the walks as those of a survey, for `macontrol export` and `replay`",
+    )
     parser.add_argument("--seed", type=seed_number, metavar="N", help="seed of the simulated world")
     add_bench_arguments(parser)
     add_config_arguments(parser, preset=BY_BACKEND)
@@ -82,8 +90,9 @@ def main(arguments: argparse.Namespace) -> int:
     if page == out:
         raise UsageError(f"--out {out}: the page would have the same name", "give --report")
     # A calibration takes minutes: check first what would fail at its end.
-    for path in (out, page):
-        check_output(path)
+    for path in (out, page, arguments.walks):
+        if path is not None:
+            check_output(path)
     plan = plan_for(config, arguments.minutes)
     console, signals = Console(), StopSignals()
     samples: Samples | None = None
@@ -96,7 +105,7 @@ def main(arguments: argparse.Namespace) -> int:
         if not signals.first:
             raise
     if signals.first or samples is None:
-        print("macontrol: stopped before the end; nothing was written", file=sys.stderr)
+        print("macontrol: stopped before the end; no settings were written", file=sys.stderr)
         return 128 + signals.first
     now_s = time.time()
     calibration = evaluate(config, plan, samples)
@@ -142,7 +151,12 @@ def _measure(
                 stop=signals.stop,
                 on_progress=on_progress,
             )
-            samples = walk.run(plan)
+            try:
+                samples = walk.run(plan)
+            finally:
+                if arguments.walks is not None and walk.walks:
+                    save_walks(arguments.walks, config, walk.walks, bench.identity)
+                    print_written(console, arguments.walks)
         with suppress(StageError):  # the samples are complete; a lost stage is closed anyway
             bench.stage.stop()
     return samples, bench.identity
@@ -157,13 +171,7 @@ def _show(console: Console, config: Config, calibration: Calibration) -> None:
     console.print(table)
     best, *others = calibration.fits
     for other in others:
-        gain = interval_text(best.better_than(other))
-        console.print(
-            f"kernel {best.name} explains stretches not seen better than {other.name} by {gain} "
-            "nats per sample",
-            soft_wrap=True,
-            highlight=False,
-        )
+        print_plain(console, f"kernel {best.name} {lead_text(best, other)}")
     for text in calibration.advice.notes:
         print_plain(console, f"note: {text}")
     for text in calibration.advice.warnings:

@@ -15,6 +15,7 @@ from macontrol.controller.runtime.clock import WallClock
 from macontrol.doctor.gain import POSITIONS, GainSweep, gains_of
 from macontrol.doctor.report import Report
 from macontrol.hal.capabilities import HasGain
+from macontrol.hal.registry import PROBES
 from macontrol.recorders import FaultReporter
 from macontrol.stop_signals import ForcedStop, StopSignals
 
@@ -24,6 +25,9 @@ def sweep_gain(
 ) -> int:
     """Open the bench, walk the rail, sweep the gain; the exit code."""
     clock, signals = WallClock(), StopSignals()
+    # Before anything moves: this driver cannot change a gain, whatever is connected.
+    if not isinstance(PROBES[config.probe.driver].make(config.probe, clock), HasGain):
+        return _no_gain(config, report)
 
     def note(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False, markup=False)
@@ -36,8 +40,7 @@ def sweep_gain(
             )
             probe, stop = bench.probe, signals.stop
             if not (isinstance(probe, HasGain) and gains_of(probe)):
-                report.failed("gain", "this probe has no gain that can be set", "leave out --gain")
-                return HardwareError.exit_code
+                return _no_gain(config, report)
             alignment = Alignment(config, bench, clock, stop, FaultReporter(note))
             sweep = GainSweep(config, alignment, probe, clock, stop.keep_on, note)
             note(
@@ -58,3 +61,10 @@ def sweep_gain(
     if signals.first:
         return 128 + signals.first
     return HardwareError.exit_code if report.failures else 0
+
+
+def _no_gain(config: Config, report: Report) -> int:
+    report.failed(
+        "gain", f"the probe {config.probe.driver} has no gain that can be set", "leave out --gain"
+    )
+    return HardwareError.exit_code

@@ -9,7 +9,7 @@ On a terminal, and as lines on standard input:
 
   left, right     move by the step, at first a stroke
   up, down        double or halve the step
-  +0.5, -2mm      move by so many wavelengths, or millimetres (Enter)
+  +0.5, -2mm      move by a distance in wavelengths, or millimetres (Enter)
   3.5, 25mm       go to a position, as `macontrol goto` does (Enter)
   f               measure the noise floor; switch the transmitter off before, unless `[tx]` does
   q               end; so does the end of the input

@@ -39,8 +39,7 @@ from macontrol.config.files.atomic_file import atomic_text
 from macontrol.config.model.errors import DataError
 from macontrol.controller.policies.theory import Verdict
 from macontrol.sim.research.episode import Episode, outcome_of, play
-from macontrol.sim.research.oracle import oracle_value
-from macontrol.sim.world.partial import basis_of, fill
+from macontrol.sim.world.partial import fill
 from macontrol.sim.world.rewardmap import RewardMap, load_map, map_config
 from macontrol.standard_streams import print_written
 
@@ -84,11 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
     filled = fill(load_map(arguments.map, config), stored or config, arguments.longest_gap)
     world = filled.world
     episode = play(config, world, seed=config.run.seed, meter=True)
-    is_complete = world.available is None
-    optimum = float(oracle_value(world.reward, config)[0]) if is_complete else None
-    outcome = outcome_of(config, episode, optimum)
-    basis = basis_of(filled, config, episode.trajectory.position, episode.reward)
-    outcome |= {f"{name}_share": share for name, share in basis._asdict().items()}
+    outcome = outcome_of(config, episode, filled)
     outcome["differs_from_map"] = {key: list(values) for key, values in differences.items()}
     if arguments.csv:
         with atomic_text(arguments.csv) as file:

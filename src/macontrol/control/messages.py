@@ -169,6 +169,3 @@ METHODS: dict[str, dict[str, Check]] = {
     "stop": {},
 }
 """Every method and how its parameters are checked."""
-
-BY_SERVER = ("hello", "status", "subscribe", "unsubscribe")
-"""The methods that the server answers itself. The daemon answers the others."""

@@ -26,8 +26,9 @@ from macontrol.dashboard.run_tail import RunTail
 
 FAST_HZ, IDLE_HZ = 10, 1
 POSTERIOR_INTERVAL_S = 0.2
-SILENT_S = 1.0
-"""A daemon that sends no snapshot for longer counts as not answering."""
+SILENT_S = 0.8
+"""A watched daemon that sends no snapshot for longer counts as not answering."""
+_IDLE_SILENT_S = 2.5 / IDLE_HZ
 _POINTS = 160
 _EVENTS = 200
 _SCAN_S = 0.5
@@ -57,7 +58,7 @@ class Daemon:
         """What starts it again."""
         self.version = 0
         """Grows with every change that a page shows."""
-        self.last_heard = 0.0
+        self.answered_at = 0.0
         self._connection: Connection | None = None
         self._rate = 0
         self._posterior_at = 0.0
@@ -66,8 +67,8 @@ class Daemon:
 
     @property
     def is_answering(self) -> bool:
-        limit_s = SILENT_S if self._rate == FAST_HZ else 2.5 * SILENT_S
-        return self.is_connected and time.monotonic() - self.last_heard < limit_s
+        limit_s = SILENT_S if self._rate == FAST_HZ else _IDLE_SILENT_S
+        return self.is_connected and time.monotonic() - self.answered_at < limit_s
 
     @property
     def state(self) -> str:
@@ -113,7 +114,7 @@ class Daemon:
         try:
             reader = await connection.open(self.path)
             self._connection, self._rate = connection, 0
-            self.last_heard = time.monotonic()
+            self.answered_at = time.monotonic()
             self._start(self._subscribe(connection))
             while line := await reader.readline():
                 connection.take(line)
@@ -157,7 +158,7 @@ class Daemon:
         wanted = FAST_HZ if self.watchers else IDLE_HZ
         if wanted != self._rate:
             self._rate = wanted
-            self.last_heard = time.monotonic()  # the next snapshot may take as long as before
+            self.answered_at = time.monotonic()  # the next snapshot may take as long as before
             self._start(self._ask(connection, "subscribe", {"rate": wanted, "events": True}))
         now = time.monotonic()
         if self.watchers and now - self._posterior_at >= POSTERIOR_INTERVAL_S:
@@ -212,7 +213,7 @@ class Daemon:
     def _notified(self, method: str, params: Json) -> None:
         if method == "snapshot":
             # Its server also answers while the daemon itself is stalled; only this proves it alive.
-            self.last_heard = time.monotonic()
+            self.answered_at = time.monotonic()
             self.snapshot = params
         elif method == "event":
             self.events.append(params)
@@ -293,7 +294,7 @@ class Daemons:
                 self._following[name] = asyncio.ensure_future(known.follow())
         now = time.monotonic()
         for name, daemon in list(self.by_name.items()):
-            is_old = now - daemon.last_heard > (_FORGET_S if daemon.last_heard else _SCAN_S)
+            is_old = now - daemon.answered_at > (_FORGET_S if daemon.answered_at else _SCAN_S)
             if not daemon.is_connected and not daemon.watchers and is_old:
                 task = self._following.get(name)
                 if task is None or task.done():

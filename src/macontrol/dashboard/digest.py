@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from macontrol import __version__
 from macontrol.config import Config
 from macontrol.config.model.errors import MacontrolError
+from macontrol.controller.recording.records import Event
 from macontrol.controller.recording.runfile.header import RunHeader
 from macontrol.controller.recording.runfile.schema import learned_reward
 from macontrol.dashboard.run_reader import RunReader
+from macontrol.display.event_text import event_text
 
 FRAMES = 240
 """Slots at which the posterior is computed."""
@@ -56,15 +58,9 @@ def digest(path: Path, last_s: float | None = None) -> dict[str, Any]:
         "facts": {"run": path.stem, **_facts(header, config, is_open=reader.is_being_written)},
         "settings": json.loads(header.config_json),
         "events": [
-            {
-                "slot": slot,
-                "time_s": header.wall_s(time_s),
-                "kind": kind,
-                "detail": detail,
-                "value": value,
-            }
-            for _, slot, time_s, kind, detail, value in reader.events(_EVENTS)
-            if isinstance(time_s, int | float)
+            _event(header, Event(*row))
+            for _, *row in reader.events(_EVENTS)
+            if isinstance(row[1], int | float)
         ],
     }
     bounds = reader.bounds()
@@ -106,6 +102,14 @@ def why_no_world(header: RunHeader) -> str | None:
     if header.resumed_from is not None:
         return "the run continues an earlier one"
     return None
+
+
+def _event(header: RunHeader, event: Event) -> dict[str, Any]:
+    """An event of the file as the control socket has it; a damaged value is left out."""
+    if not isinstance(event.value, int | float) or not isfinite(event.value):
+        event = event._replace(value=None)
+    found = {**event._asdict(), "time_s": header.wall_s(event.time_s)}
+    return {**found, "text": event_text(event)}
 
 
 def _facts(header: RunHeader, config: Config, *, is_open: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def event_text(event: Event) -> str:
     """`slot 7: late-arrival: the stage was not in position by T_a, 46.20 ms late`."""
     form = _VALUES.get(event.kind, " {:.3g}")
     value = "" if event.value is None else form.format(event.value)
-    if event.kind is EventKind.MISSED and event.value == 1:
+    if event.kind == EventKind.MISSED and event.value == 1:
         value = ", 1 slot"
     elif event.kind in _LATE and event.value is not None:
         value = f", {_duration(event.value)} late"

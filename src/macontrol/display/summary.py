@@ -78,7 +78,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         if value:
             table.add_row(Text(_plain(name, console)), Text(_plain(value, console)))
     console.print(table)
-    lines = list(summary.get("realtime", {}).get("notice", ()))
+    # The log has warned at the start; at the end only a run that missed slots needs the remedy.
+    lines = list(summary.get("realtime", {}).get("notice", ())) if summary["missed_slots"] else []
     if summary.get("run_file"):
         lines.append(f"run file: {summary['run_file']}")
     for line in lines:  # unbroken, to be copied

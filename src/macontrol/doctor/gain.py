@@ -64,7 +64,7 @@ class GainSweep:
         limit = config.probe.clipping_share if isinstance(config.probe, SdrSettings) else 0.0
         self._limit = _PART_OF_LIMIT * limit
         self._former_db = probe.gain_db
-        self._heard: bool | None = None
+        self._has_signal: bool | None = None
         """Whether a signal was above the noise floor; None if the floor is unknown."""
 
     @property
@@ -86,7 +86,7 @@ class GainSweep:
         former = self._former_db
         try:
             found = self._strongest()
-            if self._heard is False:
+            if self._has_signal is False:
                 report.failed(
                     _SUBJECT, "no signal is above the noise floor", "switch the transmitter on"
                 )
@@ -179,17 +179,17 @@ class GainSweep:
             reading = self._alignment.read()
             if reading.seen is not None:
                 level, share = reading.seen.signal.level_db, reading.seen.signal.clipped_share
-                self._listen(reading.seen)
+                self._note_signal(reading.seen)
                 if level is not None and share is not None:
                     return share, level
         if reading is not None and reading.problem:
             raise ProbeError(reading.problem)
         raise _NO_ANSWER
 
-    def _listen(self, seen: Observation) -> None:
+    def _note_signal(self, seen: Observation) -> None:
         """Note whether there is a signal: the noise floor is known at the former gain only."""
         if seen.valid and isfinite(seen.above_floor) and self._probe.gain_db == self._former_db:
-            self._heard = bool(self._heard) or seen.above_floor >= 1
+            self._has_signal = bool(self._has_signal) or seen.above_floor >= 1
 
 
 def gains_of(probe: object) -> Sequence[float]:

@@ -14,8 +14,8 @@ from macontrol.interface.arguments import seed_of
 from macontrol.interface.maps import Map
 from macontrol.interface.policies import AnyPolicy, build_policy, with_policy
 from macontrol.sim.research.episode import outcome_of, play_policy
-from macontrol.sim.research.oracle import oracle_path, oracle_value
-from macontrol.sim.world.partial import basis_of, fill
+from macontrol.sim.research.oracle import oracle_path
+from macontrol.sim.world.partial import fill
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -92,14 +92,10 @@ def replay(
     survey = Survey(map.survey_position, map.survey_reward)
     built, name = build_policy(policy, config, survey, seed_of(config, seed))
     filled = fill(map._world, map.config, longest_gap_s)
-    world = filled.world
-    episode = play_policy(config, built, world)
+    episode = play_policy(config, built, filled.world)
     run = episode.trajectory
-    is_complete = world.available is None
-    optimum = float(oracle_value(world.reward, config)[0]) if is_complete else None
-    outcome = outcome_of(config, episode, optimum)
+    outcome = outcome_of(config, episode, filled)
     figures = {name: nan if value is None else value for name, value in outcome.items()}
-    basis = basis_of(filled, config, run.position, episode.reward)
     return Replay(
         policy=name,
         position=run.position,
@@ -108,14 +104,14 @@ def replay(
         observed=episode.observed,
         switched=run.switched,
         transit=run.transit,
-        travel=outcome["travel"],
+        travel=figures["travel"],
         reward_per_slot=figures["reward_per_slot"],
         net_reward_per_slot=figures["net_reward_per_slot"],
         oracle_per_slot=figures["oracle_per_slot"],
         regret_per_slot=figures["regret_per_slot"],
-        measured_share=basis.measured,
-        interpolated_share=basis.interpolated,
-        unknown_share=basis.unknown,
+        measured_share=figures["measured_share"],
+        interpolated_share=figures["interpolated_share"],
+        unknown_share=figures["unknown_share"],
     )
 
 

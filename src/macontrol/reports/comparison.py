@@ -125,7 +125,12 @@ def _not_paired(first: Entry, other: Entry) -> str:
     slots = np.linspace(1, last, min(last, _PROBED_SLOTS)).astype(np.int64)
     length = min(a.config.physical.region_length, b.config.physical.region_length)
     positions = np.linspace(0.0, length, _PROBED_POSITIONS)
-    maps = [sampled_map(one.config, one.run.seed, slots, positions) for one in (a, b)]
+    # The link while it transmits: with as-needed actuation it transmits longer in the same world.
+    maps = [
+        sampled_map(one.config, one.run.seed, slots, positions)
+        / one.config.physical.transmission_share
+        for one in (a, b)
+    ]
     if np.abs(maps[0] - maps[1]).max() > _SAME:
         return "they ran in different simulated worlds"
     return ""

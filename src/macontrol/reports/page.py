@@ -41,6 +41,7 @@ p { margin: .3rem 0 .8rem; max-width: 48rem; }
 .state.bad, .bad { color: var(--bad); } .state.good, .good { color: var(--good); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.1rem, 1fr)); gap: .5rem;
   margin: 1rem 0; }
+.tiles.eight { grid-template-columns: repeat(auto-fit, minmax(max(8.1rem, 21%), 1fr)); }
 .tiles > div { background: var(--card); border: 1px solid var(--edge); border-radius: .5rem;
   padding: .6rem .8rem; }
 .tiles b { display: block; font-size: 1.35rem; font-weight: 600; line-height: 1.3;
@@ -133,8 +134,9 @@ def paragraph(text: str, look: str = "") -> str:
 
 def tiles(facts: Sequence[tuple[str, str, str]]) -> str:
     """Key figures: value, name, and what it is compared with."""
+    look = "tiles eight" if len(facts) == 8 else "tiles"  # two rows of four, none alone in a row
     return (
-        '<div class="tiles">'
+        f'<div class="{look}">'
         + "".join(
             f"<div><b>{escape(value)}</b><span>{escape(name)}</span>"
             f"{f'<span>{escape(note)}</span>' if note else ''}</div>"

@@ -166,6 +166,15 @@ def test_where_it_makes_no_sense_it_is_refused(words: list[str]) -> None:
     assert main(["check", *words]) == 64
 
 
+def test_a_probe_without_a_gain_is_refused_before_anything_is_connected(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The port does not exist, so the stage cannot be the reason."""
+    words = ["--backend", "serial", "--preset", "lab-2g4-grbl", "--yes", "--port", "/dev/nowhere"]
+    assert main(["check", "--gain", *words, "--probe", "line:///dev/nothing"]) == 69
+    assert "the probe line has no gain" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.timeout(180)
 def test_on_the_virtual_bench_the_proposal_is_accepted_and_does_not_clip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

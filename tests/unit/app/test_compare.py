@@ -165,6 +165,20 @@ def test_the_words_follow_from_two_standard_errors(
     assert one.mean.is_level == {"level": True, "unknown": None}.get(word, False)
 
 
+def test_another_actuation_is_not_another_world(runs: dict[str, Path], tmp_path: Path) -> None:
+    needed = tmp_path / "needed.sqlite"
+    config = CONFIG.replace(physical__actuation="as-needed")
+    macontrol.run_simulated("fixed", config, slots=SLOTS, seed=3, run_file=needed)
+    (one,) = compared(runs["fixed"], needed)
+    assert one.paired
+    # A fixed antenna holds, so it transmits in the whole slot.
+    gain = CONFIG.physical.slot_duration_s / (
+        CONFIG.physical.slot_duration_s - CONFIG.physical.actuation_time_s
+    )
+    mean = batch_mean(macontrol.open_run(runs["fixed"])["reward"]).value
+    assert one.mean.value == pytest.approx((gain - 1) * mean, rel=0.1)
+
+
 def test_runs_in_other_worlds_are_not_paired(runs: dict[str, Path], tmp_path: Path) -> None:
     hardware = copied(
         runs["moveucb"],

@@ -163,6 +163,11 @@ def test_after_a_stop_no_stroke_follows(moved: Moved) -> None:
     assert len(moved.stage.commands) == 2
 
 
+def test_a_reading_after_a_stop_says_so(moved: Moved) -> None:
+    moved.stop.request()
+    assert moved.alignment.read().problem == "stopped"
+
+
 @pytest.mark.parametrize("position", [-0.1, 6.1, nan])
 def test_a_position_off_the_rail_is_refused(paper: Config, position: float) -> None:
     with pytest.raises(UsageError):

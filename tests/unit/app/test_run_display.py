@@ -66,13 +66,15 @@ def test_a_pipe_gets_text_and_the_journal_json(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.fault("real-time-refused")
-def test_refused_real_time_and_its_command_are_in_the_summary(
+def test_refused_real_time_and_its_command_are_in_the_summary_of_missed_slots(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     display = RunDisplay("text")
     refusal = Refusal("SCHED_FIFO", "the limit is 0", "ask", by_limit=True)
     display.show_realtime(RealtimeReport((refusal,), 0))
-    display.show(summarise(Tally(3.0), {}), 10.0)
+    tally = Tally(3.0)
+    tally.missed = 1
+    display.show(summarise(tally, {}), 10.0)
     out = capfd.readouterr().out
     assert "refused: SCHED_FIFO" in out
     assert f"  {GRANT}\n" in out

@@ -35,9 +35,17 @@ print(code, *made)
 
 
 @pytest.mark.skipif(not COUNTS.exists(), reason="this kernel does not count system calls")
-@pytest.mark.parametrize("options", [[], ["--faults", "3"]], ids=["calm", "with faults"])
-def test_no_slot_reads_or_writes(tmp_path: Path, options: list[str]) -> None:
-    words = ["--backend", "sim", "--slots", "150", "--log", "text", *options]
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--faults 3",
+        "--set reference.driver=line --set physical.actuation=as-needed",
+    ],
+    ids=["calm", "with faults", "with a reference receiver"],
+)
+def test_no_slot_reads_or_writes(tmp_path: Path, options: str) -> None:
+    words = ["--backend", "sim", "--slots", "150", "--log", "text", *options.split()]
     done = subprocess.run(
         [sys.executable, "-c", RUN.format(arguments=words)],
         env={"XDG_STATE_HOME": str(tmp_path), "RUNTIME_DIRECTORY": str(tmp_path)},

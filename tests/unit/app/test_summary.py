@@ -135,3 +135,11 @@ def test_on_a_virtual_clock_no_times_are_shown() -> None:
     shown = table(outcome(tally))
     assert "wake-up p50" not in shown
     assert "decide p50" not in shown
+
+
+@pytest.mark.parametrize("missed", [0, 3])
+def test_the_remedy_for_missed_slots_is_shown_after_missed_slots(missed: int) -> None:
+    tally = finished()
+    tally.missed = missed
+    summary = outcome(tally) | {"realtime": {"notice": ["a remedy"]}}
+    assert ("a remedy" in table(summary)) == (missed > 0)

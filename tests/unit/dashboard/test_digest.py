@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from base64 import b64decode
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +155,16 @@ def test_what_the_server_loads_needs_no_numpy() -> None:
     """So that its process stays small."""
     code = "import sys, macontrol.dashboard.server; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_event_has_the_text_of_the_log(tmp_path: Path) -> None:
+    """A damaged value is left out."""
+    path = write_run(tmp_path / "run.sqlite", range(1, 5))
+    with closing(sqlite3.connect(path)) as file, file:
+        rows = [(3, "missed-slots", "a stall", 2), (4, "missed-slots", "another", "many")]
+        file.executemany(
+            "INSERT INTO events (slot, time_s, kind, detail, value) VALUES (?, 7, ?, ?, ?)", rows
+        )
+    *_, whole, damaged = digest(path)["events"]
+    assert whole["text"] == "slot 3: missed-slots: a stall, 2 slots"
+    assert (damaged["value"], damaged["text"]) == (None, "slot 4: missed-slots: another")

@@ -1,10 +1,10 @@
 """Calibrate simulated worlds: do the intervals hold, and do the settings help?
 
 --worlds calibrates random worlds of the paper's channel (noise 0.5 to 2 times, sector of 40 to 180
-degrees, spread of 1 to 15 degrees, drift 0.25 to 4 times, a backlash) and counts how often each
-interval has what the simulator was given. --replays calibrates the first part of worlds of the
-IEEE models (A to F in turn, slow and fast) and replays MoveUCB on the rest, with the paper's
-settings and with the calibrated ones.
+degrees, spread of 1 to 15 degrees, drift 0.25 to 4 times, a backlash) on the simulated bench of a
+preset, and counts how often each interval has what the simulator was given. --replays calibrates
+the first part of worlds of the IEEE models (A to F in turn, slow and fast) and replays MoveUCB on
+the rest, with the paper's settings and with the calibrated ones.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from macontrol.commands.bench.bars import (
     wide_console,
 )
 from macontrol.commands.shared_arguments import positive_int, seed_number
+from macontrol.config import preset_names
+from macontrol.config.presets import DEFAULT_PRESET
 from macontrol.controller.survey.calibration.plan import MINUTES
 from macontrol.sim.research.calibrations import Compared, Recovered, compare, recover
 from macontrol.sim.world.ieee import FAST, MODELS, SLOW
@@ -44,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=int, choices=MINUTES, default=2, help="of a random world (default: 2)"
     )
     parser.add_argument(
+        "--preset",
+        choices=preset_names(),
+        default=DEFAULT_PRESET,
+        help=f"the bench of the random worlds (default: {DEFAULT_PRESET})",
+    )
+    parser.add_argument(
         "--seed", type=seed_number, default=1, metavar="N", help="the first seed (default: 1)"
     )
     add_output_arguments(parser)
@@ -58,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
     if worlds:
         found = []
         for number in range(worlds):
-            found.append(recover(arguments.seed + number, arguments.minutes))
+            found.append(recover(arguments.seed + number, arguments.minutes, arguments.preset))
             quiet.print(f"world {number + 1} of {worlds}: missed {_missed(found[-1])}")
         results["recovered"] = _coverage(found)
         bars += [

@@ -82,7 +82,7 @@ export class BoardText {
     const stop = [...this.events].reverse().find((event) => event.kind === "stop");
     setText(parts["ended-text"], stop
       ? `${clock(stop.time_s)}, slot ${count(stop.slot)}: ${stop.detail}.`
-      : `Last heard at ${clock(snapshot.time_s)}, slot ${count(snapshot.slot)}. The daemon gave no reason: its log, or journalctl, may have one.`);
+      : `Last state at ${clock(snapshot.time_s)}, slot ${count(snapshot.slot)}. The daemon gave no reason: its log, or journalctl, may have one.`);
     setText(parts["ended-command"], this.command ?? `macontrol --backend ${snapshot.backend}`);
   }
 
@@ -217,7 +217,7 @@ export class BoardText {
       const kind = BAD_EVENTS.has(event.kind) ? "bad" : WARN_EVENTS.has(event.kind) ? "warn" : "";
       return element("li", { class: kind },
         element("time", {}, clock(event.time_s)), element("b", {}, event.kind),
-        element("span", { class: "detail" }, `${event.detail}${isNumber(event.value) ? ` (${Number(event.value.toPrecision(5))})` : ""}`));
+        element("span", { class: "detail" }, event.text.slice(`slot ${event.slot}: ${event.kind}: `.length)));
     }));
   }
 

@@ -1,7 +1,7 @@
 // The rail: the estimate along it, the antenna, its target and reach, and the recent samples.
 
 import { fixed, isNumber } from "./dom.js";
-import { colours, digitsFor, label, line, scale, ticks } from "./plot.js";
+import { colours, digitsFor, label, levels, line, scale, ticks } from "./plot.js";
 
 export const MARGIN = { left: 44, right: 16, top: 30, bottom: 46 };
 
@@ -10,7 +10,6 @@ export const railScale = (facts, width) => scale(0, facts.length, MARGIN.left, w
 export function drawRail(context, width, height, view) {
   const { facts, frame, now } = view;
   if (!facts) return;
-  const theme = colours();
   const x = railScale(facts, width);
   const [top, bottom] = [MARGIN.top, height - MARGIN.bottom];
   const y = scale(view.low, view.high, bottom, top);
@@ -28,18 +27,7 @@ export function drawRail(context, width, height, view) {
 }
 
 function drawAxes(context, width, x, y, view, bottom) {
-  const theme = colours();
-  const values = ticks(view.low, view.high, 4);
-  const digits = digitsFor(values);
-  context.strokeStyle = theme.faint;
-  context.lineWidth = 1;
-  for (const value of values) {
-    context.beginPath();
-    context.moveTo(MARGIN.left, Math.round(y(value)) + 0.5);
-    context.lineTo(width - MARGIN.right, Math.round(y(value)) + 0.5);
-    context.stroke();
-    label(context, fixed(value, digits), MARGIN.left - 8, y(value), { align: "right", base: "middle" });
-  }
+  levels(context, y, ticks(view.low, view.high, 4), MARGIN.left, width - MARGIN.right);
   label(context, "bit/s/Hz", MARGIN.left - 36, 12, { base: "middle" });
   const wide = width - MARGIN.left - MARGIN.right;
   drawPlaces(context, x, width, bottom + 34, view.facts);

@@ -1,7 +1,7 @@
 // The reward over time: of the antenna, of a fixed one, and in a simulation of the oracle.
 
-import { fixed, isNumber } from "./dom.js";
-import { colours, digitsFor, label, line, scale, ticks, timeLabel } from "./plot.js";
+import { isNumber } from "./dom.js";
+import { colours, label, levels, line, scale, ticks, timeLabel } from "./plot.js";
 
 const MARGIN = { left: 44, right: 16, top: 8, bottom: 22 };
 
@@ -13,16 +13,7 @@ export function drawReward(context, width, height, view) {
   const theme = colours();
   const x = rewardScale(view, width);
   const y = scale(view.rewardLow, view.rewardHigh, height - MARGIN.bottom, MARGIN.top);
-  const values = ticks(view.rewardLow, view.rewardHigh, height / 45);
-  context.strokeStyle = theme.faint;
-  context.lineWidth = 1;
-  for (const value of values) {
-    context.beginPath();
-    context.moveTo(MARGIN.left, Math.round(y(value)) + 0.5);
-    context.lineTo(width - MARGIN.right, Math.round(y(value)) + 0.5);
-    context.stroke();
-    label(context, fixed(value, digitsFor(values)), MARGIN.left - 8, y(value), { align: "right", base: "middle" });
-  }
+  levels(context, y, ticks(view.rewardLow, view.rewardHigh, height / 45), MARGIN.left, width - MARGIN.right);
   const span = view.until - view.from;
   const steps = ticks(0, span, width / 110);
   for (const age of steps) {

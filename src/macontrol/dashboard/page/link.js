@@ -12,7 +12,7 @@ export class Link {
     this.watched = null;
     this.isUp = false;
     this.tried = 0;
-    this.heard = 0;
+    this.received = 0;
     this.checked = performance.now();
     this.connect();
     setInterval(() => this.check(), 250);
@@ -26,10 +26,10 @@ export class Link {
     address.search = "";
     const socket = new WebSocket(address);
     this.socket = socket;
-    socket.addEventListener("open", () => { this.heard = performance.now(); this.sendWatch(); });
+    socket.addEventListener("open", () => { this.received = performance.now(); this.sendWatch(); });
     socket.addEventListener("message", (event) => {
       if (socket !== this.socket) return;
-      this.heard = performance.now();
+      this.received = performance.now();
       if (!this.isUp) this.setUp(true);
       this.onMessage(JSON.parse(event.data));
     });
@@ -57,7 +57,7 @@ export class Link {
       return;
     }
     const limit = this.socket.readyState === WebSocket.CONNECTING ? CONNECT_MS : SILENT_MS;
-    if (now - Math.max(this.heard, this.tried) < limit || document.hidden) return;
+    if (now - Math.max(this.received, this.tried) < limit || document.hidden) return;
     const dead = this.socket;
     this.lose();
     dead.close();

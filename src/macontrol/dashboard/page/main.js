@@ -46,7 +46,7 @@ const actions = {
 
 // Messages
 
-export function toast(text, isBad = false) {
+function toast(text, isBad = false) {
   const node = element("p", { class: isBad ? "bad" : "" }, text);
   document.getElementById("toasts").append(node);
   setTimeout(() => node.remove(), isBad ? 9000 : 4000);

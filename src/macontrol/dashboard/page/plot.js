@@ -26,7 +26,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChang
 
 // Drawn for a root font of this size; on a large screen everything grows with the text.
 const ROOT_PX = 15;
-export const FONT = '12px system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
+const FONT = '12px system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
 
 // A canvas that is drawn at most once per frame of the screen, in its own size and resolution.
 export class Plot {
@@ -133,6 +133,19 @@ export function line(context, xs, ys, { colour, width = 1.5, dash = [] }) {
   }
   context.stroke();
   context.restore();
+}
+
+// Horizontal lines from left to right, each with its value at the left.
+export function levels(context, y, values, left, right) {
+  context.strokeStyle = colours().faint;
+  context.lineWidth = 1;
+  for (const value of values) {
+    context.beginPath();
+    context.moveTo(left, Math.round(y(value)) + 0.5);
+    context.lineTo(right, Math.round(y(value)) + 0.5);
+    context.stroke();
+    label(context, fixed(value, digitsFor(values)), left - 8, y(value), { align: "right", base: "middle" });
+  }
 }
 
 export function label(context, text, x, y, { colour = colours().muted, align = "left", base = "alphabetic" } = {}) {

@@ -95,9 +95,11 @@ export async function showCompare(main, close, ids) {
   });
   const range = { low: Math.min(...models.map((m) => m.range.low)), high: Math.max(...models.map((m) => m.range.high)) };
   const top = Math.max(...models.flatMap((m) => [...m.series.reward, ...m.series.oracle, ...m.series.fixed].map((v) => v ?? 0)), 0.5);
+  // The same kind of picture of both, if both have it.
+  const common = ["frames", "truth"].find((name) => models.every((model) => model[name].length));
   const views = models.map((model) => {
     model.range = range;
-    const layer = model.frames.length ? "estimate" : "truth";
+    const layer = (common ?? (model.frames.length ? "frames" : "truth")) === "frames" ? "estimate" : "truth";
     const rows = layer === "truth" ? model.truth : model.frames;
     const gap = rows.length > 1 ? (rows[rows.length - 1].time - rows[0].time) / (rows.length - 1) : 1;
     return {

@@ -63,6 +63,21 @@ def test_the_collector_is_frozen_and_threads_switch_fast() -> None:
     assert interval <= 1e-3
 
 
+def test_garbage_is_collected_only_where_python_does_not_collect_it_by_itself() -> None:
+    before, after = run_in_process("""
+        collected = []
+        gc.callbacks.append(lambda phase, info: collected.append(info["generation"]))
+        collect_garbage()
+        before = len(collected)
+        enter_realtime()
+        collected.clear()
+        collect_garbage()
+        print(json.dumps([before, collected]))
+    """)
+    assert before == 0
+    assert after == [2, 2]  # the start and the end of one full collection
+
+
 def test_all_refusals_are_in_one_warning_with_reasons_and_fixes() -> None:
     priority, refused, warning = run_in_process(
         UNPRIVILEGED

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf, log, sqrt
+from dataclasses import replace
+from math import inf, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from macontrol.controller.recording.records import Recorder
 from macontrol.controller.runtime.clock import VirtualClock
 from macontrol.controller.runtime.stop import StopToken
 from macontrol.controller.survey.calibration import maps, structure
-from macontrol.controller.survey.calibration.advice import Advice, advise
+from macontrol.controller.survey.calibration.advice import Advice, advise, slot_advice
 from macontrol.controller.survey.calibration.estimate import Estimate, jackknife
 from macontrol.controller.survey.calibration.findings import Findings, all_walks, find
 from macontrol.controller.survey.calibration.kernel_fit import fit, form_of
@@ -98,6 +99,24 @@ class TestIntervals:
         half = t.ppf(0.975, 4) * error
         assert (found.value, found.low, found.high) == pytest.approx((3.4, 3.4 - half, 3.4 + half))
 
+    def test_the_ends_for_a_variance_are_as_far_as_their_own_error(self) -> None:
+        found = Estimate(0.5, 0.1, 0.9).of_a_variance(0.8)
+        for end in (found.low, found.high):
+            error = 0.4 * (0.8 + end - found.value) / 0.8
+            assert abs(end - found.value) == pytest.approx(error)
+        assert Estimate(0.5, -0.5, 1.5).of_a_variance(0.8).high == inf
+
+    def test_the_interval_of_a_variance_is_missed_on_both_sides(self) -> None:
+        rng, above, below = np.random.default_rng(12), 0, 0
+        for _ in range(400):
+            (found,) = jackknife(
+                list(rng.standard_normal(30)), lambda part: np.array([np.var(part, ddof=1)])
+            )
+            interval = found.of_a_variance(found.value)
+            above, below = above + (interval.low > 1), below + (interval.high < 1)
+        assert above + below < 0.08 * 400
+        assert below < 0.05 * 400  # 37 of a symmetric one: too low an estimate has too low an error
+
     def test_without_degrees_of_freedom_nothing_is_excluded(self) -> None:
         assert Estimate.around(1.0, 0.1, 0).holds(1e9)
 
@@ -107,7 +126,15 @@ class TestStructure:
         blocks = [np.array([1.0, 3.0, np.nan, 2.0]), np.array([0.0, 1.0])]
         # lag 1: (1→3), (0→1); lag 2: (3→2)
         expected = [0.5 * (4 + 1) / 2, 0.5 * 1]
-        assert structure.half_squares(blocks, 2) == pytest.approx(expected)
+        values, count = structure.half_squares(blocks, 2)
+        assert values == pytest.approx(expected)
+        assert count.tolist() == [2, 1]
+
+    def test_lags_with_few_pairs_count_less(self) -> None:
+        rng = np.random.default_rng(11)
+        found = [structure.nugget(list(rng.standard_normal((20, 17))), 16) for _ in range(200)]
+        assert np.mean(found) == pytest.approx(1.0, abs=0.03)
+        assert np.std(found) < 0.095  # 0.104 if all lags count the same
 
     @pytest.mark.parametrize("drift", [0.0, 0.02, 0.1])
     def test_the_noise_is_separated_from_a_random_walk(self, drift: float) -> None:
@@ -152,6 +179,15 @@ class TestMaps:
         found = maps.backlash(all_walks(walked(rewards, 0.1, rng, shift)))
         assert found.holds(shift)
         assert found.high - found.low < 0.12
+
+    def test_backlash_is_not_larger_than_it_is_where_fringes_are_short(self) -> None:
+        """Three points of a fringe of 0.5 wavelengths have 3/4 of its slope, five have 93 %."""
+        rng = np.random.default_rng(13)
+        samples = walked(np.zeros((4000, 61)), 0.0, rng)
+        fringes = np.cos(2 * np.pi * (samples.position + 0.01 * samples.direction) / 0.5)
+        noise = 0.02 * rng.standard_normal(len(samples))
+        found = maps.backlash(all_walks(replace(samples, reward=fringes + noise)))
+        assert found.value == pytest.approx(0.02, rel=0.12)
 
     def test_a_transient_after_a_move_shows(self) -> None:
         rng = np.random.default_rng(5)
@@ -301,6 +337,26 @@ class TestAdvice:
             (found.noise.value / found.sigma_f.value) ** 2, rel=0.01
         )
         assert not advice.warnings
+
+    @pytest.mark.parametrize(
+        ("coherence_s", "slot_s", "verdict"),
+        [
+            (Estimate(20.0), 0.25, "keep physical.slot_duration_s = 0.25: "),
+            (Estimate(2.0), 0.25, "shorten physical.slot_duration_s = 0.25: "),
+            (Estimate(0.9), 0.25, "use a faster stage"),
+            (Estimate(inf, 5.0, inf), 0.25, "at least 20 slots"),
+            (Estimate(inf, 0.0, inf), 0.25, "choose more --minutes"),
+        ],
+    )
+    def test_a_slot_length_is_recommended(
+        self, coherence_s: Estimate, slot_s: float, verdict: str
+    ) -> None:
+        physical = load_config(preset="lab-5g8-zaber").physical
+        assert (physical.slot_duration_s, physical.actuation_time_s) == (slot_s, 0.1)
+        text = slot_advice(physical, coherence_s)
+        assert verdict in text
+        if isfinite(coherence_s.value):
+            assert f"up to {coherence_s.value / 10:.2g} s" in text
 
     @pytest.mark.parametrize(
         ("tau_slots", "length", "noise", "word"),

@@ -29,6 +29,7 @@ from macontrol.controller.runtime.guard import Guard
 from macontrol.controller.runtime.loop import SlotLoop
 from macontrol.controller.survey.samples import Survey
 from macontrol.hal import Measurement
+from macontrol.hal.probe import CLIPPING
 from macontrol.sim.bench.faults import FaultPlan, FaultyBackend, FaultyProbe, FaultyStage
 from macontrol.sim.bench.simulated import SimulatedBench
 from support.watched_stage import WatchedStage
@@ -235,7 +236,7 @@ class Source:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize(("kind", "valid"), [("clipped", False), ("nan", True)])
+@pytest.mark.parametrize(("kind", "valid"), [(CLIPPING, False), ("nan", True)])
 def test_a_faulty_probe_returns_invalid_measurements(kind: str, valid: bool) -> None:
     plan = OneKind(kind)
     probe = FaultyProbe(Source(), plan)
