@@ -74,7 +74,11 @@ def run_job(job: Job) -> dict[str, Result]:
             results[task.key], optimum = task.course(world)
             optima[task.config.reward.movement_cost] = optimum
         else:
-            results[task.key] = task.compute(world)
+            try:
+                results[task.key] = task.compute(world)
+            except MacontrolError as error:  # as of a policy: one of hundreds of tasks
+                error.detail = f"{task.description}: {error.detail}"
+                raise
     found = Oracle.compute_all(oracles, world, known=optima)
     return results | {task.key: result for task, result in zip(oracles, found, strict=True)}
 

@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +24,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from macontrol import __version__
 from macontrol.config import Config
+from macontrol.config.model.registry import is_reference
 from macontrol.config.policies import unused_settings
 from macontrol.controller.policies.kernel import StationaryKernel, kernel_from_config
 from macontrol.controller.survey.samples import Survey
@@ -60,6 +63,17 @@ class Task(ABC):
         """The result, from the map of the world."""
 
     @property
+    def description(self) -> str:
+        """The policy and its world, for a message."""
+        config = self.config
+        model = f"{config.channel.scenario}, {config.drift.model} drift"
+        world = model if self.source.name == PAPER else self.source.name
+        return (
+            f"{config.algorithm.policy} in the world {world}, speed {self.source.speed:g}, "
+            f"seed {config.run.seed}"
+        )
+
+    @property
     def seconds_per_slot(self) -> float:
         """The approximate time on one core, for planning and progress only."""
         return 1e-5
@@ -87,6 +101,7 @@ class Task(ABC):
                 "parameters": own,
                 "config": self.config.model_dump(mode="json", include=_RESULT_SECTIONS),
                 **self._source_key,
+                **self._policy_key,
             }
         )
 
@@ -107,6 +122,15 @@ class Task(ABC):
     def _source_key(self) -> dict[str, Any]:
         """The source, unless it is the paper's channel: its config says everything."""
         return {} if self.source.name == PAPER else {"source": asdict(self.source)}
+
+    @property
+    def _policy_key(self) -> dict[str, Any]:
+        """The module of a policy `module:Name`: with another text it is another policy."""
+        policy = self.config.algorithm.policy
+        if not is_reference(policy):
+            return {}
+        path = import_module(policy.partition(":")[0]).__file__
+        return {"module": hashlib.sha256(Path(path).read_bytes()).hexdigest()} if path else {}
 
 
 class Play(Task):

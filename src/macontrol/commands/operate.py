@@ -97,7 +97,11 @@ class GotoCommand(ActionCommand):
             for option in ("config", "preset", "set", "seed"):
                 if getattr(arguments, option):
                     raise UsageError(f"--{option} needs --backend", "a daemon has its own config")
-            return super().main(arguments)
+            try:
+                return super().main(arguments)
+            except NoDaemonError as error:
+                error.fix += ", or give --backend to move the antenna before a run"
+                raise
         if arguments.name is not None:
             raise UsageError(
                 f"{shortened(arguments.name)}: with --backend, --port names the bench",

@@ -94,7 +94,11 @@ def panel_of(arguments: argparse.Namespace, base: Config) -> Panel:
         for cell in cells
     ]
     if any(cell.world.name != PAPER for cell in cells):
-        quadriga()  # a missing library is reported before anything is computed
+        try:  # a missing library is reported before anything is computed
+            quadriga()
+        except UsageError as error:
+            error.fix += f"; or give --cells {PAPER} for the paper's worlds only"
+            raise
     names = None if arguments.policies is None else _split(arguments.policies, ",")
     seed = CHOOSING_SEED if arguments.choosing else REPORTING_SEED
     return Panel(

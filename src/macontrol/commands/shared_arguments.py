@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from macontrol.config import Config, Loaded, load_config, load_with_origins, preset_names
+from macontrol.config.layers import DEFAULT
 from macontrol.config.model.errors import UsageError
 from macontrol.config.model.registry import Registry, is_reference
 from macontrol.config.model.suggestion import did_you_mean, pip_install, shortened
@@ -203,7 +204,18 @@ def bench_loaded_from(arguments: argparse.Namespace, *extra: str) -> Loaded:
             )
     else:
         refuse_bench_arguments(arguments)
-    return loaded_from(arguments, *extra, *_bench_assignments(arguments))
+    loaded = loaded_from(arguments, *extra, *_bench_assignments(arguments))
+    key = "physical.slot_duration_s"
+    is_of_paper = arguments.preset is None and loaded.origin(key) == DEFAULT
+    if arguments.backend == "serial" and is_of_paper:
+        config = loaded.config
+        print(
+            f"macontrol: {key} is not in --config: it is that of the paper, "
+            f"{config.physical.slot_duration_s * 1e3:g} ms; for the settings of such a bench add "
+            f'--preset {STAGES[config.stage.driver].preset}, or the line preset = "…" at the top',
+            file=sys.stderr,
+        )
+    return loaded
 
 
 def config_words(arguments: argparse.Namespace) -> list[str]:

@@ -12,6 +12,7 @@ _VALUES = {
     EventKind.ACTION: ": {:.6g}",
     EventKind.APPROACH: ", {:.3f} λ",
     EventKind.NOISE_FLOOR: ": {:.1f} dBFS",
+    EventKind.REFERENCE: "",  # its detail states the noise floor
     EventKind.REMOVED_RUN: ", {:.1f} MB",
 }
 _LATE = (EventKind.LATE_ARRIVAL, EventKind.LATE_DECISION)

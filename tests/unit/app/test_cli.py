@@ -294,6 +294,29 @@ def test_a_config_file_replaces_the_lab_preset(
     assert "using preset" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [[], ["--stage", "zaber"], ["--preset", "paper"]])
+def test_a_file_without_a_slot_length_is_reported_on_a_serial_bench(
+    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The paper's 5 ms are too short for most benches; a preset that is named is intended."""
+    file = tmp_path / "tx.toml"
+    file.write_text("[tx]\nsettling_s = 0.3\n")
+    main(["check", "--backend", "serial", "--config", str(file), *words])
+    proposed = {(): "lab-2g4-grbl", ("--stage", "zaber"): "lab-5g8-zaber"}.get(tuple(words))
+    error = capsys.readouterr().err
+    assert ("physical.slot_duration_s is not in --config" in error) == (proposed is not None)
+    assert proposed is None or f"add --preset {proposed}," in error
+
+
+def test_a_file_with_a_slot_length_is_not_reported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "bench.toml"
+    file.write_text("[physical]\nslot_duration_s = 0.25\n")
+    main(["check", "--backend", "serial", "--config", str(file)])
+    assert "is not in --config" not in capsys.readouterr().err
+
+
 def test_ctrl_c_ends_the_program_while_it_loads() -> None:
     """This test delays the import of the command line."""
     code = (

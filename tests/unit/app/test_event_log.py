@@ -17,6 +17,7 @@ from macontrol.controller.recording.records import Event, EventKind, LateReward,
 from macontrol.controller.recording.tally import Tally
 from macontrol.display import event_log as event_log_module
 from macontrol.display.event_log import EventLog, JsonLines, PlainLines, summary_text
+from macontrol.display.event_text import event_text
 from macontrol.display.output import Output
 from macontrol.display.summary import summarise
 
@@ -370,3 +371,8 @@ class TestOutput:
             monkeypatch.setattr(sys, "stdout", stream)
             assert Output().is_terminal
         os.close(terminal)
+
+
+def test_a_noise_floor_of_the_reference_is_written_once() -> None:
+    floor = Event(70, 1.0, EventKind.REFERENCE, "rtl_tcp: noise floor -40.0 dBFS", -40.0)
+    assert event_text(floor).count("40") == 1

@@ -238,6 +238,14 @@ class TestGoto:
             assert main(["goto", "x", "--backend", "sim"]) == 64
 
 
+def test_goto_without_a_daemon_proposes_to_open_the_bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with own_folder(tmp_path, monkeypatch):
+        assert main(["goto", "3"]) == 69
+    assert "give --backend" in capsys.readouterr().err
+
+
 def test_jog_in_a_pipe_executes_lines_and_prints_lines(tmp_path: Path) -> None:
     done = subprocess.run(
         [*MACONTROL, "jog", "--backend", "sim"],

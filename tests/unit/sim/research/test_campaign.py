@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from macontrol.config import Config
+from macontrol.config.model.errors import MacontrolError
 from macontrol.sim.research.campaign import JOB_SECONDS, Results, job_seconds, plan_jobs, run_job
 from macontrol.sim.research.episode import play
 from macontrol.sim.research.figures import FIGURES, PAPER_FIGURES, Setting
@@ -37,6 +41,50 @@ def test_a_task_is_named_by_what_it_depends_on(paper: Config) -> None:
         Variation(paper, (6,)),
     ]
     assert len({task.key for task in [play_once, *others]}) == 1 + len(others)
+
+
+POLICY = """
+class Careless:
+    start_position = 0.0
+
+    def __init__(self, inputs): ...
+    def observe(self, slot, position, reward): ...
+    def withdraw(self, slot): ...
+    def resume(self, target): ...
+    def decide(self, slot, position):
+        raise ZeroDivisionError
+"""
+
+
+@pytest.fixture
+def careless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of a policy of a user, careless_policy:Careless, which fails in slot 1."""
+    path = tmp_path / "careless_policy.py"
+    path.write_text(POLICY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield path
+    sys.modules.pop("careless_policy", None)
+
+
+def test_a_changed_policy_of_a_user_has_other_results(careless: Path, paper: Config) -> None:
+    config = paper.replace(algorithm__policy="careless_policy:Careless")
+    before = Play(config).key
+    assert Play(config).key == before
+    careless.write_text(POLICY.replace("ZeroDivisionError", "KeyError"))
+    assert Play(config).key != before
+    assert Play(config).world_key == Play(paper).world_key
+
+
+def test_a_policy_that_fails_is_named_with_its_world(careless: Path, paper: Config) -> None:
+    config = paper.replace(
+        algorithm__policy="careless_policy:Careless", run__seed=7, run__horizon=100
+    )
+    with pytest.raises(MacontrolError) as caught:
+        run_job((Play(config),))
+    # As the error of a worker process arrives.
+    detail = pickle.loads(pickle.dumps(caught.value)).detail
+    for part in ("careless_policy:Careless", "blocked", "seed 7"):
+        assert part in detail
 
 
 def test_policies_of_one_world_share_its_map_and_other_worlds_do_not(paper: Config) -> None:

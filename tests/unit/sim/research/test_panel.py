@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from math import sqrt
@@ -392,3 +393,14 @@ def test_another_policy_is_added_to_what_exists(
 def test_contradictions_are_refused(words: str, tmp_path: Path) -> None:
     assert main(["reproduce", *words.split(), "--no-plots", "--out", str(tmp_path / "x")]) == 64
     assert not (tmp_path / "x").exists()
+
+
+def test_without_quadriga_lib_the_paper_cells_are_proposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "quadriga_lib", None)
+    words = ["reproduce", "panel", "--quick", "--no-plots", "--out", str(tmp_path / "x")]
+    assert main(words) == 64
+    error = capsys.readouterr().err
+    assert "pip install" in error
+    assert "--cells paper" in error
