@@ -63,7 +63,7 @@ def advise(config: Config, samples: Samples, found: Findings, fits: Sequence[Fit
 def _settings(
     config: Config, samples: Samples, found: Findings, fits: Sequence[Fit]
 ) -> Iterator[Setting]:
-    noise, sigma_f = found.noise, found.sigma_f
+    noise = found.noise
     yield Setting(
         "reward.noise_level",
         rounded(min(noise.value / config.g_max, 1.0)),
@@ -77,11 +77,10 @@ def _settings(
     )
     for key, value in fits[0].settings.items():
         yield Setting(f"kernel.{key}", _plain(value), _kernel_reason(key, fits))
-    ridge = noise.value**2 / max(sigma_f.value**2, config.survey.variance_floor)
     yield Setting(
         "algorithm.ridge",
-        rounded(float(np.clip(ridge, _LEAST_RIDGE, _MOST_RIDGE))),
-        f"sigma_eps^2 / sigma_f^2, with sigma_f = {interval_text(sigma_f)}",
+        rounded(float(np.clip(noise.value**2, _LEAST_RIDGE, _MOST_RIDGE))),
+        "sigma_eps^2: with this ridge the posterior expects this noise",
     )
     yield Setting(
         "algorithm.margin",

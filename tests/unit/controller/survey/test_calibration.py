@@ -333,9 +333,7 @@ class TestAdvice:
             found.noise.value / load_config().replace(physical__slot_duration_s=SLOT_S).g_max,
             rel=0.01,
         )
-        assert settings["algorithm.ridge"] == pytest.approx(
-            (found.noise.value / found.sigma_f.value) ** 2, rel=0.01
-        )
+        assert settings["algorithm.ridge"] == pytest.approx(found.noise.value**2, rel=0.01)
         assert not advice.warnings
 
     @pytest.mark.parametrize(
