@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -134,14 +135,18 @@ def test_goto_and_jog_open_a_bench_that_no_daemon_has(bench: Bench) -> None:
     assert "dBFS" in last
     assert "clipped" in last
     controller, terminal = pty.openpty()
-    with subprocess.Popen(
-        [*MACONTROL, "jog", *words],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=subprocess.STDOUT,
-        env={**bench.environment, "COLUMNS": "200"},
-        start_new_session=True,
-    ) as process:
+    with (
+        subprocess.Popen(
+            [*MACONTROL, "jog", *words],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=subprocess.STDOUT,
+            env={**bench.environment, "COLUMNS": "200"},
+            start_new_session=True,
+        ) as process,
+        ExitStack() as closing,
+    ):
+        closing.callback(process.kill)
         os.close(terminal)
         seen = ""
 

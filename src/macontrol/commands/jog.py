@@ -44,6 +44,7 @@ from macontrol.recorders import FaultReporter
 from macontrol.stop_signals import ForcedStop, StopSignals
 
 Work: TypeAlias = Callable[[], None]
+_KEYS = "arrows move by the step; +0.5, -2mm, 3.5 or 25mm and Enter; f; q ends"
 _SMALLEST_STEPS = 12
 """How often the step can be halved."""
 
@@ -123,9 +124,9 @@ class Jog:
         """Until the end of the input, `q`, or a stop."""
         hand, stop = self._hand, self._hand.signals.stop
         alignment = hand.alignment
-        if hand.line.is_terminal:
-            hand.line.note("arrows move by the step; +0.5, -2mm, 3.5 or 25mm and Enter; f; q ends")
         with TypedCommands() as typed:
+            if hand.line.is_terminal:
+                hand.line.note(_KEYS)
             while not stop.is_set:
                 command = typed.next()
                 if command is not None and not self._execute(command):
