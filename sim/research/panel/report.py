@@ -57,8 +57,12 @@ class Tables:
         ]
 
     def tally(self, policy: str, average: str) -> str:
-        """How many of how many cells are lost."""
-        return f"{len(self.lost(policy, average))} of {len(self.members(average))}"
+        """How many of how many cells are lost; unknown from one realization, without an error."""
+        members = self.members(average)
+        ratios = [self.ratio(group, cell, policy, "regret") for group, cell in members]
+        if any(ratio is not None and isnan(ratio.standard_error) for ratio in ratios):
+            return "unknown"
+        return f"{len(self.lost(policy, average))} of {len(members)}"
 
     def markdown(self) -> str:
         groups = dict.fromkeys(group for group, _ in self.cells)

@@ -6,7 +6,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import replace
-from math import sqrt
+from math import nan, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +357,8 @@ def test_a_cell_is_lost_beyond_two_standard_errors_above_1_03() -> None:
     assert tables.lost("mine", "paper + ieee") == ["a", "c"]
     assert tables.tally("mine", "paper") == "1 of 2"
     assert tables.tally("mine", "cost") == "1 of 1"
+    outcome.add([Row("robust", "f", "mine", "V_T/T", 0.1, "regret ratio", Estimate(9.0, nan, 1))])
+    assert Tables(outcome).tally("mine", "robust") == "unknown"
 
 
 def test_another_policy_is_added_to_what_exists(
