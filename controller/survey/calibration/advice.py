@@ -122,7 +122,8 @@ def _freshness(config: Config, samples: Samples, found: Findings) -> Setting:
     return Setting(
         "survey.fresh_s",
         rounded(fresh_s),
-        f"sigma_f along the rail scattered by {scatter:.0%} within {duration_s:.0f} s",
+        f"sigma_f = {interval_text(found.sigma_f)} bit/s/Hz, which scattered by {scatter:.0%} "
+        f"within {duration_s:.0f} s",
     )
 
 
